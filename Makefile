@@ -1,0 +1,48 @@
+# make demo: install and remove the clouds from a picture.   make test: install, check and test.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALL := PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check bench docs clean
+
+help:
+	@echo "make demo    install, train a tiny model and restore a cloudy picture with it (about two minutes)"
+	@echo "make test    install, check and run the tests"
+	@echo "make check   ruff, mypy, import-linter and deptry"
+	@echo "make bench   time the attention back-ends and a full-size network call"
+	@echo "make docs    build the documentation into site/"
+	@echo "make clean   remove what the above made"
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+# A stamp for each set of extras: reinstalled only when what is declared has changed.
+$(VENV)/installed-%: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "installing emrdm[$*] into $(VENV) ..."
+	@$(INSTALL) --editable '.[$*]'
+	@touch $@
+
+demo: $(VENV)/installed-pictures
+	$(BIN)/python examples/quickstart.py --out demo
+
+test: check
+	$(BIN)/pytest -n auto
+
+check: $(VENV)/installed-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/deptry src
+
+bench: $(VENV)/installed-dev
+	$(BIN)/python benchmarks/attention.py
+	$(BIN)/python benchmarks/forward.py
+
+docs: $(VENV)/installed-docs
+	$(BIN)/mkdocs build --strict
+
+clean:
+	rm -rf $(VENV) demo site build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

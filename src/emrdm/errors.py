@@ -1,0 +1,35 @@
+"""The one tree of exceptions this package raises on purpose.
+
+Each class knows the exit code the command line ends with (README, "Exit codes"). Every message is one line:
+what was wrong, where, and what was expected.
+"""
+
+from __future__ import annotations
+
+
+class EmrdmError(Exception):
+    """Anything this package refuses or cannot do."""
+
+    exit_code = 1
+
+
+class InputError(EmrdmError, ValueError):
+    """An image or an argument that does not fit the model."""
+
+    exit_code = 2
+
+
+class ConfigError(EmrdmError, ValueError):
+    """A configuration or preset that is misspelt, of the wrong type, or out of range."""
+
+    exit_code = 2
+
+
+class WeightsError(EmrdmError, ValueError):
+    """A model file that cannot be trusted or does not match its configuration."""
+
+    exit_code = 2
+
+
+class MissingDependencyError(EmrdmError, ImportError):
+    """An optional package is needed for what was asked."""

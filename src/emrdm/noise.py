@@ -1,0 +1,159 @@
+"""Gaussian noise as a pure function of a key and a position.
+
+The value at (key, frame, band, row, column) never depends on the window it is asked for, on the batch, on the
+number of workers, on the device or on what was drawn before. Tiles, restarts and GPUs therefore agree bit for bit.
+
+The generator is Philox4x32-10 (Salmon et al., "Parallel Random Numbers: As Easy as 1, 2, 3", SC 2011). The counter
+is (row, column, frame, band // 4); its four output words give the normals of four neighbouring bands.
+
+Why the logarithm, sine and cosine below are written out: library versions differ in the last bit between CPU and GPU.
+Additions, products, quotients and square roots are exactly rounded everywhere, so polynomials made of them, one
+operation at a time, give the same bits on every device.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple, TypeVar
+
+import torch
+from torch import Tensor
+
+_MASK = 0xFFFFFFFF
+_MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
+_WEYL = (0x9E3779B9, 0xBB67AE85)
+_ROUNDS = 10
+
+Word = TypeVar("Word", int, Tensor)
+
+
+class Window(NamedTuple):
+    """A rectangle of pixels: its upper left corner in the whole image, and its size."""
+
+    row: int
+    column: int
+    height: int
+    width: int
+
+
+def fold(key: int, *data: int) -> int:
+    """Derive a new 64-bit key from ``key`` and any number of integers, in order.
+
+    ``fold(seed, sample, step)`` and ``fold(seed, step, sample)`` are unrelated streams.
+    """
+    key &= (1 << 64) - 1
+    for number in data:
+        words = (number & _MASK, (number >> 32) & _MASK, 0x454D5244, 0)  # third word: "EMRD", apart from pixel counters
+        low, high, _, _ = _philox(words, (key & _MASK, key >> 32))
+        key = low | (high << 32)
+    return key
+
+
+@torch.compiler.disable  # type: ignore[untyped-decorator]  # a compiler may fuse products and sums
+def normal(
+    keys: int | Sequence[int],
+    window: Window,
+    *,
+    frames: int = 1,
+    bands: int = 1,
+    device: torch.device | str = "cpu",
+) -> Tensor:
+    """Standard normal noise, one independent field a key.
+
+    Args:
+        keys: one 64-bit key a sample of the batch (see :func:`fold`).
+        window: which pixels; values depend on absolute row and column only.
+        frames: L, number of time points.
+        bands: C.
+        device: where to compute; the bits are the same everywhere.
+
+    Returns:
+        float32, (B, L, C, H, W).
+    """
+    keys = [keys] if isinstance(keys, int) else list(keys)
+    groups = -(-bands // 4)
+
+    def axis(start: int, count: int, dim: int) -> Tensor:
+        shape = [1] * 5
+        shape[dim] = count
+        return (torch.arange(start, start + count, dtype=torch.int64, device=device) & _MASK).reshape(shape)
+
+    def key_word(shift: int) -> Tensor:
+        words = [(key >> shift) & _MASK for key in keys]
+        return torch.tensor(words, dtype=torch.int64, device=device).reshape(-1, 1, 1, 1, 1)
+
+    counter = (
+        axis(window.row, window.height, 3),
+        axis(window.column, window.width, 4),
+        axis(0, frames, 1),
+        axis(0, groups, 2),
+    )
+    words = _philox(counter, (key_word(0), key_word(32)))
+    shape = (len(keys), frames, groups, window.height, window.width)
+    first = _box_muller(words[0].expand(shape), words[1].expand(shape))
+    second = _box_muller(words[2].expand(shape), words[3].expand(shape))
+    return torch.stack((*first, *second), dim=3).flatten(2, 3)[:, :, :bands]
+
+
+def scalars(keys: Sequence[int], *, device: torch.device | str = "cpu") -> Tensor:
+    """One standard normal number a key, float32, (B,): for the noise levels of a training batch."""
+    return normal(keys, Window(0, 0, 1, 1), device=device).reshape(len(keys))
+
+
+def _philox(counter: tuple[Word, Word, Word, Word], key: tuple[Word, Word]) -> tuple[Word, Word, Word, Word]:
+    """Philox4x32-10 on Python integers or on int64 tensors that hold 32-bit words."""
+    c0, c1, c2, c3 = counter
+    k0, k1 = key
+    for turn in range(_ROUNDS):
+        # An int64 product may wrap; its low and high 32 bits are right all the same once they are masked.
+        product0, product1 = c0 * _MULTIPLIERS[0], c2 * _MULTIPLIERS[1]
+        round0, round1 = (k0 + turn * _WEYL[0]) & _MASK, (k1 + turn * _WEYL[1]) & _MASK
+        c0, c1, c2, c3 = (
+            ((product1 >> 32) & _MASK) ^ c1 ^ round0,
+            product1 & _MASK,
+            ((product0 >> 32) & _MASK) ^ c3 ^ round1,
+            product0 & _MASK,
+        )
+    return c0, c1, c2, c3
+
+
+def _box_muller(radius_word: Tensor, angle_word: Tensor) -> tuple[Tensor, Tensor]:
+    """Two independent normals from two 32-bit words."""
+    u = (radius_word.to(torch.float32) + 0.5) * 2.0**-32
+    radius = (_log(u) * -2.0).clamp(min=0).sqrt()
+    cosine, sine = _cos_sin_turn(angle_word)
+    return radius * cosine, radius * sine
+
+
+def _log(u: Tensor) -> Tensor:
+    """Natural logarithm of positive, normal float32: u = m 2^e, ln m = 2 artanh((m - 1) / (m + 1))."""
+    bits = u.contiguous().view(torch.int32)
+    offset = bits - 0x3F3504F3  # bits of sqrt(1/2): puts m into [sqrt(1/2), sqrt(2))
+    exponent = offset >> 23
+    m = (bits - (exponent << 23)).view(torch.float32)
+    z = (m - 1.0) / (m + 1.0)
+    z2 = z * z
+    series = _horner(z2, (1 / 9, 1 / 7, 1 / 5, 1 / 3, 1.0))  # z2 <= 0.0295: the next term is below 2e-9
+    return z * series * 2.0 + exponent.to(torch.float32) * math.log(2)
+
+
+def _cos_sin_turn(word: Tensor) -> tuple[Tensor, Tensor]:
+    """Cosine and sine of an angle uniform on the circle: two bits choose the quadrant, thirty the angle in it."""
+    quadrant = word >> 30
+    angle = ((word & 0x3FFFFFFF).to(torch.float32) * 2.0**-30 - 0.5) * (math.pi / 2)
+    a2 = angle * angle  # |angle| <= pi/4: both series are good to 3e-9
+    sine = angle * _horner(a2, (1 / 362880, -1 / 5040, 1 / 120, -1 / 6, 1.0))
+    cosine = _horner(a2, (-1 / 3628800, 1 / 40320, -1 / 720, 1 / 24, -1 / 2, 1.0))
+    turned = (quadrant & 1).bool()
+    cosine, sine = torch.where(turned, -sine, cosine), torch.where(turned, cosine, sine)
+    sign = 1.0 - (quadrant & 2).to(torch.float32)
+    return cosine * sign, sine * sign
+
+
+def _horner(x: Tensor, coefficients: Sequence[float]) -> Tensor:
+    """Polynomial with the highest coefficient first; product and sum stay separate kernels, so nothing is fused."""
+    value = torch.full_like(x, coefficients[0])
+    for coefficient in coefficients[1:]:
+        value = value * x + coefficient
+    return value
