@@ -1,0 +1,57 @@
+"""The denoiser D: a network F between the preconditioning factors (paper, Eq. relation_D_and_F)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol, final
+
+import torch
+from torch import Tensor
+
+from emrdm.diffusion.preconditioning import Factors, Preconditioning
+from emrdm.diffusion.process import Process, per_sample
+
+
+class Network(Protocol):
+    """F: any callable from scaled noisy frames (B, L, C, H, W) and c_noise (B,) to an image (B, C, H, W)."""
+
+    def __call__(self, x: Tensor, c_noise: Tensor, /) -> Tensor:
+        """Network output with unit variance."""
+        ...
+
+
+@final
+@dataclass(frozen=True)
+class Denoiser:
+    """D(x; sigma(t)) = mean_l(c_skip x^l) + c_out F(c_in x; c_noise).
+
+    Attributes:
+        network: F; whatever else it sees (cloudy images, SAR, which frames exist) is bound into it.
+        process: gives sigma(t) and k(t).
+        preconditioning: gives the factors.
+        present: (B, L) bool, which frames exist; None means all. Missing frames are left out of the mean and of L.
+    """
+
+    network: Network
+    process: Process
+    preconditioning: Preconditioning
+    present: Tensor | None = None
+
+    def factors(self, t: Tensor, frames: int) -> Factors:
+        """Preconditioning factors at time ``t``, for the frames that exist."""
+        count = frames if self.present is None else self.present.sum(1).to(t.dtype)
+        return self.preconditioning(self.process.sigma(t), self.process.k(t), count)
+
+    def __call__(self, x: Tensor, t: Tensor) -> Tensor:
+        """Denoised image (B, C, H, W) from noisy frames ``x`` (B, L, C, H, W) at time ``t``, a scalar or (B,)."""
+        t = t.to(device=x.device, dtype=torch.float32 if x.dtype.itemsize < 4 else x.dtype).expand(len(x))
+        factors = self.factors(t, x.shape[1])
+        output = self.network(per_sample(factors.c_in, x) * x, factors.c_noise)
+        skipped = self._mean_over_frames(x)
+        return per_sample(factors.c_skip, skipped) * skipped + per_sample(factors.c_out, output) * output
+
+    def _mean_over_frames(self, x: Tensor) -> Tensor:
+        if self.present is None:
+            return x.mean(1)
+        present = per_sample(self.present, x)
+        return (x * present).sum(1) / present.sum(1)
