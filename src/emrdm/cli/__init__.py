@@ -1,0 +1,79 @@
+"""The command line: ``emrdm VERB ...``, one file a verb.
+
+Built on argparse alone, so that it starts at once and works on a host that has torch, numpy and nothing else. A
+verb's file says how it is called and imports what is heavy only when it runs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+import emrdm
+from emrdm.cli import convert, info
+from emrdm.errors import EmrdmError
+
+VERBS = (info, convert)
+
+_EPILOG = """\
+exit codes: 0 done, 1 failed, 2 wrong input or usage, 130 interrupted
+"""
+
+
+class _Parser(argparse.ArgumentParser):
+    """Answers a mistake with one line instead of the whole usage."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The parser with all verbs."""
+    parser = _Parser(
+        prog="emrdm",
+        description="Remove clouds from satellite images with the EMRDM diffusion model.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"emrdm {emrdm.__version__}")
+    volume = parser.add_mutually_exclusive_group()
+    volume.add_argument("-v", "--verbose", action="store_true", help="say more about what is done")
+    volume.add_argument("-q", "--quiet", action="store_true", help="say only what was asked for")
+    verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
+    for module in VERBS:
+        verb = verbs.add_parser(
+            module.__name__.rpartition(".")[2],
+            help=module.HELP,
+            description=module.DESCRIPTION,
+            epilog=module.EXAMPLES,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        module.configure(verb)
+        verb.set_defaults(run=module.run)
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command line; the exit code."""
+    parsed = build_parser().parse_args(arguments)
+    level = logging.INFO if parsed.verbose else logging.ERROR if parsed.quiet else logging.WARNING
+    logging.basicConfig(level=level, format="emrdm: %(message)s", stream=sys.stderr)
+    try:
+        parsed.run(parsed)
+    except EmrdmError as error:
+        print(f"emrdm {parsed.verb}: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        print(f"emrdm {parsed.verb}: interrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:  # the reader, such as head, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except OSError as error:
+        print(f"emrdm {parsed.verb}: {error}", file=sys.stderr)
+        return 1
+    return 0

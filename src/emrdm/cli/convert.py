@@ -1,0 +1,90 @@
+"""``emrdm convert``: between published checkpoints and our weights files."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from emrdm.errors import InputError
+
+HELP = "turn a published .ckpt into a weights file, or back"
+DESCRIPTION = (
+    "Turn a checkpoint of the published implementation into a self-describing\n"
+    "weights file, or a weights file back. The checkpoint is read as plain tensors;\n"
+    "nothing in it is run."
+)
+EXAMPLES = """\
+examples:
+  emrdm convert their.ckpt --preset cuhk-cr1 -o cuhk.safetensors
+  emrdm convert their.ckpt --preset cuhk-cr1 -o cuhk.safetensors --dtype float16
+  emrdm convert cuhk.safetensors -o back.ckpt
+"""
+_WEIGHTS, _CHECKPOINTS = (".safetensors",), (".ckpt", ".pt", ".pth")
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument("input", type=Path, metavar="INPUT", help="a published .ckpt, or a .safetensors weights file")
+    parser.add_argument(
+        "-o",
+        "--output",
+        type=Path,
+        required=True,
+        metavar="OUTPUT",
+        help="file to write: .safetensors, or .ckpt to go back",
+    )
+    parser.add_argument("--preset", metavar="NAME", help="preset the checkpoint was trained with (see emrdm info)")
+    parser.add_argument("--live", action="store_true", help="take the live weights instead of the averaged (EMA) ones")
+    parser.add_argument(
+        "--dtype",
+        choices=("float32", "float16", "bfloat16"),
+        default="float32",
+        help="number type to store (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--licence", default="unknown", metavar="TEXT", help="licence of the weights, for their model card"
+    )
+    parser.add_argument("--source", metavar="TEXT", help="where the weights come from, for their model card")
+    parser.add_argument("--overwrite", action="store_true", help="replace OUTPUT if it exists")
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Convert, and say what was written."""
+    source, target = arguments.input, arguments.output
+    _check(arguments)
+
+    import torch
+
+    from emrdm.model import EMRDM
+
+    if source.suffix in _WEIGHTS:
+        model = EMRDM.load(source)
+    else:
+        model = EMRDM.from_published(
+            source, preset=arguments.preset, ema=not arguments.live, licence=arguments.licence, source=arguments.source
+        )
+    if target.suffix in _WEIGHTS:
+        model.save(target, dtype=getattr(torch, arguments.dtype))
+    else:
+        model.to_published(target)
+    if not arguments.quiet:
+        tensors, parameters = len(model.network.state_dict()), model.config.cost().parameters
+        print(f"{target}: {tensors} tensors, {parameters:,} parameters, {target.stat().st_size / 1e6:.1f} MB")
+
+
+def _check(arguments: argparse.Namespace) -> None:
+    """Refuse what cannot work before anything is loaded."""
+    source, target = arguments.input, arguments.output
+    for path, role in ((source, "INPUT"), (target, "OUTPUT")):
+        if path.suffix not in _WEIGHTS + _CHECKPOINTS:
+            raise InputError(f"{role} {path}: expected a name ending in {', '.join(_WEIGHTS + _CHECKPOINTS)}")
+    if source.suffix in _CHECKPOINTS and target.suffix in _CHECKPOINTS:
+        raise InputError(f"{source} and {target} are both checkpoints: expected a .safetensors file on one side")
+    if not source.is_file():
+        raise InputError(f"INPUT {source} does not exist")
+    if source.suffix in _CHECKPOINTS and arguments.preset is None:
+        raise InputError(f"--preset is missing: {source} does not say which network it holds (see emrdm info)")
+    if not target.parent.is_dir():
+        raise InputError(f"OUTPUT folder {target.parent} does not exist")
+    if target.exists() and not arguments.overwrite:
+        raise InputError(f"OUTPUT {target} exists: add --overwrite to replace it")

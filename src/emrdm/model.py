@@ -1,0 +1,272 @@
+"""EMRDM: a network, its process, its preconditioning and its bands, together."""
+
+from __future__ import annotations
+
+import dataclasses
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import final
+
+import torch
+from torch import Tensor
+
+from emrdm import hub, networks, published, weights
+from emrdm.card import ModelCard
+from emrdm.config import ModelConfig, SamplerConfig
+from emrdm.diffusion import Denoiser, Process, euler, heun, multistep, stochastic, training_losses
+from emrdm.diffusion.samplers import Callback, NoiseSource
+from emrdm.errors import InputError, WeightsError
+from emrdm.images import Array, Date, prepare
+from emrdm.networks import HDiT, TemporalHDiT
+from emrdm.noise import Window, fold, normal
+from emrdm.presets import load_preset
+
+
+@final
+class EMRDM:
+    """A cloud removal model.
+
+    Make one with :meth:`from_preset`, :meth:`load`, :meth:`from_published` or :meth:`from_hub`; then :meth:`restore`.
+    """
+
+    def __init__(
+        self,
+        config: ModelConfig,
+        *,
+        network: HDiT | TemporalHDiT | None = None,
+        process: Process | None = None,
+        card: ModelCard | None = None,
+    ) -> None:
+        """Put a model together from its parts.
+
+        Args:
+            config: everything but the weights.
+            network: with its weights; freshly initialised if None.
+            process: another s(t) and sigma(t) than the configuration's; such a model can be trained and used, but not
+                saved.
+            card: where the weights come from.
+        """
+        self.config = config
+        self.card = card or ModelCard()
+        self.network = network or networks.build(config.network, config.in_channels, config.out_channels)
+        self.process: Process = process or config.process
+        self.network.eval()
+
+    # ---------------------------------------------------------------- where models come from
+
+    @classmethod
+    def from_preset(cls, name: str, *, seed: int = 0) -> EMRDM:
+        """A freshly initialised model of a preset, by name or ``.toml`` file; the same seed gives the same weights."""
+        preset = load_preset(name)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            return cls(preset.model, card=ModelCard(title=preset.title))
+
+    @classmethod
+    def load(cls, path: str | Path) -> EMRDM:
+        """A model from its weights file; the file says what it is, and is verified."""
+        header, state = weights.load(Path(path))
+        return cls._with_state(header.config, header.card, state)
+
+    @classmethod
+    def from_published(
+        cls, path: str | Path, *, preset: str, ema: bool = True, licence: str = "unknown", source: str | None = None
+    ) -> EMRDM:
+        """A model from a checkpoint of the published implementation, read without running anything in it.
+
+        Args:
+            path: their ``.ckpt``.
+            preset: the preset it was trained with; a wrong one is refused, and the right one named.
+            ema: take the averaged weights, as the authors do.
+            licence: of those weights, for the model card.
+            source: where they come from, for the model card.
+        """
+        found = load_preset(preset)
+        with torch.device("meta"):
+            buffers = [
+                name
+                for name, _ in networks.build(
+                    found.model.network, found.model.in_channels, found.model.out_channels
+                ).named_buffers()
+            ]
+        state = published.read_checkpoint(Path(path), found.model, buffers, ema=ema)
+        if not all(bool(torch.isfinite(tensor).all()) for tensor in state.values()):
+            raise WeightsError(f"{path}: weights hold NaN or infinite values")
+        kind = "averaged" if ema else "live"
+        card = ModelCard(
+            title=found.title,
+            source=source or f"converted from published checkpoint {Path(path).name}, {kind} weights",
+            licence=licence,
+        )
+        return cls._with_state(found.model, card, state)
+
+    @classmethod
+    def from_hub(cls, repository: str, *, filename: str = hub.FILENAME, revision: str | None = None) -> EMRDM:
+        """A model from the Hugging Face Hub (needs ``huggingface_hub``)."""
+        return cls.load(hub.pull(repository, filename=filename, revision=revision))
+
+    @classmethod
+    def _with_state(cls, config: ModelConfig, card: ModelCard, state: dict[str, Tensor]) -> EMRDM:
+        with torch.device("meta"):  # no time spent on initial values that are replaced at once
+            network = networks.build(config.network, config.in_channels, config.out_channels)
+        network.load_state_dict(state, strict=True, assign=True)
+        for parameter in network.parameters():
+            parameter.requires_grad_(True)
+        return cls(config, network=network, card=card)
+
+    # ---------------------------------------------------------------- where models go
+
+    def save(self, path: str | Path, *, dtype: torch.dtype = torch.float32) -> None:
+        """Write a self-describing weights file; float16 and bfloat16 halve it."""
+        if self.process is not self.config.process:
+            raise WeightsError(
+                f"a model with process {type(self.process).__name__} cannot be saved: the file could not describe it"
+            )
+        weights.save(Path(path), self.config, self.card, self.network.state_dict(), dtype=dtype)
+
+    def to_published(self, path: str | Path) -> None:
+        """Write the weights as a checkpoint in the published layout."""
+        published.write_checkpoint(
+            Path(path), self.network.state_dict(), [name for name, _ in self.network.named_buffers()]
+        )
+
+    def push_to_hub(self, repository: str, *, dtype: torch.dtype = torch.float32, private: bool = True) -> str:
+        """Upload the weights file to the Hugging Face Hub (needs ``huggingface_hub``)."""
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / hub.FILENAME
+            self.save(path, dtype=dtype)
+            return hub.push(path, repository, private=private)
+
+    def to(self, device: torch.device | str) -> EMRDM:
+        """Move the network; returns the model."""
+        self.network.to(device)
+        return self
+
+    @property
+    def device(self) -> torch.device:
+        """Where the network is."""
+        return next(self.network.parameters()).device
+
+    # ---------------------------------------------------------------- what models do
+
+    def restore(
+        self,
+        cloudy: Array,
+        aux: Array | None = None,
+        *,
+        seed: int = 0,
+        dates: Sequence[Date] | None = None,
+        present: Array | Sequence[bool] | None = None,
+        sampler: SamplerConfig | None = None,
+        steps: int | None = None,
+        scaled: bool = False,
+        callback: Callback | None = None,
+    ) -> Array:
+        """Remove the clouds from one image, a batch, or a series.
+
+        Args:
+            cloudy: numpy or torch, any number type, in the units of the model's bands (``model.config.bands``).
+                One image (C, H, W) or a batch (B, C, H, W); for multi-temporal models a series (L, C, H, W) or a
+                batch of series (B, L, C, H, W). Any H and W from 2 up.
+            aux: auxiliary bands (``model.config.aux``) with the same axes.
+            seed: of the noise; the same seed gives the same result for the same image, on every device up to rounding.
+            dates: one a frame; then the order in which frames are given makes no difference.
+            present: which frames exist, (L,) or (B, L) bool; a missing frame counts as if it had been left out.
+            sampler: other settings than the model's own.
+            steps: shortcut for another number of steps.
+            scaled: images are already in [-1, 1], and so is the result.
+            callback: called after each step, with a :class:`~emrdm.diffusion.Step`.
+
+        Returns:
+            the clear image or batch, float32, in the units, the kind (numpy or torch) and on the device of
+            ``cloudy``; values are not clipped.
+        """
+        frames = prepare(self.config, cloudy, aux, dates=dates, present=present, scaled=scaled, device=self.device)
+        sampler = sampler or self.config.sampler
+        if steps is not None:
+            sampler = dataclasses.replace(sampler, steps=steps)
+        restored = self.sample(
+            frames.cloudy, frames.aux, present=frames.present, seed=seed, sampler=sampler, callback=callback
+        )
+        return frames.finish(restored)  # type: ignore[return-value]
+
+    def sample(
+        self,
+        cloudy: Tensor,
+        aux: Tensor | None = None,
+        *,
+        present: Tensor | None = None,
+        seed: int = 0,
+        sampler: SamplerConfig | None = None,
+        noise: NoiseSource | None = None,
+        callback: Callback | None = None,
+    ) -> Tensor:
+        """As :meth:`restore`, for tensors that are ready: (B, L, C, H, W) in [-1, 1], sides as the network needs them.
+
+        ``noise(draw)`` replaces the position-keyed noise of ``seed``.
+        """
+        sampler = sampler or self.config.sampler
+        if noise is None:
+            noise = _noise_by_position(cloudy, seed)
+        training = self.network.training
+        self.network.eval()
+        try:
+            with torch.inference_mode():
+                denoiser = self.denoiser(cloudy, aux, present=present)
+                times = self.process.t(torch.tensor(sampler.schedule(), dtype=torch.float64)).tolist()
+                if sampler.method == "stochastic":
+                    return stochastic(
+                        denoiser, cloudy, times, self.process, noise, churn=sampler.as_churn(), callback=callback
+                    )
+                if sampler.method == "heun":
+                    return heun(
+                        denoiser, cloudy, times, self.process, noise, churn=sampler.as_churn(), callback=callback
+                    )
+                deterministic = euler if sampler.method == "euler" else multistep
+                return deterministic(denoiser, cloudy, times, self.process, noise, callback=callback)
+        finally:
+            self.network.train(training)
+
+    def denoiser(self, cloudy: Tensor, aux: Tensor | None = None, *, present: Tensor | None = None) -> Denoiser:
+        """D with these images bound to it, (B, L, C, H, W) in [-1, 1]."""
+        images = {"cloudy": cloudy, "aux": aux}
+
+        def network(x: Tensor, c_noise: Tensor) -> Tensor:
+            parts = [x if name == "noisy" else images[name] for name in self.config.inputs]
+            if any(part is None for part in parts):
+                raise InputError("aux is missing: this model needs auxiliary bands")
+            stacked = torch.cat([part for part in parts if part is not None], dim=2)
+            if isinstance(self.network, TemporalHDiT):
+                return self.network(stacked, c_noise, present)
+            return self.network(stacked.squeeze(1), c_noise)
+
+        return Denoiser(network, self.process, self.config.preconditioning, present)
+
+    def losses(
+        self,
+        clear: Tensor,
+        cloudy: Tensor,
+        aux: Tensor | None = None,
+        *,
+        sigma: Tensor,
+        noise: Tensor,
+        present: Tensor | None = None,
+    ) -> Tensor:
+        """Training loss of each sample, (B,) (Algorithm 1).
+
+        ``clear`` is (B, C, H, W), ``cloudy`` and ``noise`` are (B, L, C, H, W), ``sigma`` is (B,).
+        """
+        return training_losses(self.denoiser(cloudy, aux, present=present), clear, cloudy, sigma, noise)
+
+
+def _noise_by_position(like: Tensor, seed: int) -> NoiseSource:
+    """Noise of the whole image: sample b of a batch draws from (seed, b, draw), a pixel from where it is."""
+    batch, frames, bands, height, width = like.shape
+    window = Window(0, 0, height, width)
+
+    def noise(draw: int) -> Tensor:
+        keys = [fold(seed, sample, draw) for sample in range(batch)]
+        return normal(keys, window, frames=frames, bands=bands, device=like.device).to(like.dtype)
+
+    return noise
