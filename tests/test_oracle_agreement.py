@@ -6,14 +6,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from tests import oracle
+from tests.networks.test_hdit import SMALL, awake
 
 from emrdm import EMRDM
 from emrdm.config import ModelConfig
 from emrdm.diffusion import Churn, MeanReverting, Preconditioning, rho_schedule, stochastic
 from emrdm.networks import NetworkConfig, build
 from emrdm.presets import load_preset
-from tests import oracle
-from tests.networks.test_hdit import SMALL, awake
 
 NETWORKS = {
     "small": (SMALL, {}),

@@ -12,7 +12,7 @@ from emrdm.diffusion import MeanReverting, Preconditioning
 from emrdm.diffusion.noise_levels import rho_schedule
 from emrdm.diffusion.samplers import Churn
 from emrdm.errors import ConfigError
-from emrdm.networks import Cost, NetworkConfig, count
+from emrdm.networks import Cost, NetworkConfig, check_channels, count
 
 Input = Literal["noisy", "cloudy", "aux"]
 Method = Literal["stochastic", "euler", "heun", "multistep"]
@@ -141,6 +141,7 @@ class ModelConfig:
             raise ConfigError(
                 f"frames is {self.frames} for a mono-temporal network: expected 1, or network.temporal_heads above 0"
             )
+        check_channels(self.in_channels, self.out_channels)
 
     @property
     def in_channels(self) -> int:

@@ -8,7 +8,8 @@ is (row, column, frame, band // 4); its four output words give the normals of fo
 
 Why the logarithm, sine and cosine below are written out: library versions differ in the last bit between CPU and GPU.
 Additions, products, quotients and square roots are exactly rounded everywhere, so polynomials made of them, one
-operation at a time, give the same bits on every device.
+operation at a time, give the same bits on every device. Draw noise outside of ``torch.compile``: a compiler may
+fuse a product and a sum into one rounding.
 """
 
 from __future__ import annotations
@@ -50,7 +51,6 @@ def fold(key: int, *data: int) -> int:
     return key
 
 
-@torch.compiler.disable  # type: ignore[untyped-decorator]  # a compiler may fuse products and sums
 def normal(
     keys: int | Sequence[int],
     window: Window,

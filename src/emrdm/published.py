@@ -8,7 +8,7 @@ computed: averaged parameters, live buffers.
 
 from __future__ import annotations
 
-import pickle
+import warnings
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -88,11 +88,12 @@ def published_state(state: Mapping[str, Tensor], buffers: Iterable[str]) -> dict
 
 def _state_dict(path: Path) -> dict[str, Tensor]:
     try:
-        with Path(path).open("rb") as stream:
+        with Path(path).open("rb") as stream, warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # it warns of odd pickles, which are refused below anyway
             content: Any = torch.load(stream, map_location="cpu", weights_only=True)
     except OSError as error:
         raise WeightsError(f"{path} cannot be read: {error.strerror or error}") from None
-    except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, KeyError, AttributeError) as error:
+    except Exception as error:  # the restricted unpickler meets damaged data with any kind of error
         reason = str(error).split("\n", 1)[0].strip()
         raise WeightsError(
             f"{path} holds more than plain tensors, or is damaged, and is not opened: {reason}"

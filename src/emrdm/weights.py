@@ -155,12 +155,12 @@ def _open(path: Path) -> Any:
             start = stream.read(4)
     except OSError as error:
         raise WeightsError(f"{path} cannot be read: {error.strerror}") from None
-    if start[:2] == b"PK" or start[:1] == b"\x80":
-        raise WeightsError(
-            f"{path} is a pickle (.ckpt, .pt): it could run code and is not opened; published checkpoints: "
-            "emrdm convert"
-        )
     try:
         return safe_open(path, framework="pt")
     except SafetensorError as error:
+        if start[:2] == b"PK" or start[:1] == b"\x80":
+            raise WeightsError(
+                f"{path} is a pickle (.ckpt, .pt): it could run code and is not opened; "
+                "published checkpoints: emrdm convert"
+            ) from None
         raise WeightsError(f"{path} is not a complete safetensors file: {error}") from None

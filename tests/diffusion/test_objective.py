@@ -4,9 +4,9 @@ import math
 
 import pytest
 import torch
+from tests.diffusion.test_denoiser import network
 
 from emrdm.diffusion import Denoiser, MeanReverting, Preconditioning, log_normal_sigma, training_losses
-from tests.diffusion.test_denoiser import network
 
 PARTS = {"process": MeanReverting(3.0), "preconditioning": Preconditioning()}
 

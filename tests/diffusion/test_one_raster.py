@@ -2,10 +2,10 @@
 
 import pytest
 import torch
+from tests.diffusion.test_samplers import CHURNS, PROBLEM, cloudy, draws
 
 from emrdm.diffusion import Churn, MeanReverting, euler, rho_schedule, stochastic
 from emrdm.diffusion.one_raster import advance, frames, one_raster, plan
-from tests.diffusion.test_samplers import CHURNS, PROBLEM, cloudy, draws
 
 TIMES = rho_schedule(5).tolist()
 

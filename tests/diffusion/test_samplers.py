@@ -1,17 +1,18 @@
 """Samplers: orders of convergence, churn, the papers' algorithms line by line."""
 
 import math
+from itertools import pairwise
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.diffusion.gaussian import Gaussian
+from tests.diffusion.test_process import Exponential
 
 from emrdm.diffusion import Churn, MeanReverting, euler, heun, multistep, rho_schedule, stochastic
 from emrdm.diffusion.samplers import start
 from emrdm.errors import ConfigError
-from tests.diffusion.gaussian import Gaussian
-from tests.diffusion.test_process import Exponential
 
 SHAPE = (2, 3, 4, 5, 5)
 PROBLEM = Gaussian()
@@ -224,7 +225,7 @@ def test_schedules_fall_strictly_between_exact_ends(steps, low, ratio, rho):
     assert sigmas[0] == high
     assert sigmas[-1] == 0
     assert steps == 1 or sigmas[-2] == low
-    assert all(a > b for a, b in zip(sigmas, sigmas[1:], strict=False))
+    assert all(a > b for a, b in pairwise(sigmas))
 
 
 def test_schedules_are_the_published_ones():

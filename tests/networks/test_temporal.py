@@ -4,11 +4,11 @@ import dataclasses
 
 import pytest
 import torch
+from tests.networks.test_hdit import SMALL, awake
 
 from emrdm.errors import InputError
 from emrdm.networks import TemporalHDiT, build
 from emrdm.networks.temporal import enlarge, weigh_frames
-from tests.networks.test_hdit import SMALL, awake
 
 CONFIG = dataclasses.replace(SMALL, temporal_heads=4, temporal_key_channels=8)
 

@@ -11,7 +11,7 @@ import logging
 import os
 import sys
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import emrdm
 from emrdm.cli import convert, info
@@ -25,7 +25,10 @@ exit codes: 0 done, 1 failed, 2 wrong input or usage, 130 interrupted
 
 
 class _Parser(argparse.ArgumentParser):
-    """Answers a mistake with one line instead of the whole usage."""
+    """Answers a mistake with one line instead of the whole usage; options are not guessed from their beginnings."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options, allow_abbrev=False)
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")

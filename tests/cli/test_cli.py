@@ -1,0 +1,72 @@
+"""The command line: help, exit codes, one line for each mistake."""
+
+import subprocess
+import sys
+import time
+
+import pytest
+
+import emrdm
+from emrdm.cli import main
+
+
+def test_help_answers_at_once():
+    def seconds():
+        start = time.perf_counter()
+        result = subprocess.run([sys.executable, "-m", "emrdm", "--help"], capture_output=True, text=True, check=True)
+        assert "Remove clouds" in result.stdout
+        return time.perf_counter() - start
+
+    assert min(seconds() for _ in range(3)) < 0.5
+
+
+def test_version(capsys):
+    with pytest.raises(SystemExit) as caught:
+        main(["--version"])
+    assert caught.value.code == 0
+    assert capsys.readouterr().out == f"emrdm {emrdm.__version__}\n"
+
+
+@pytest.mark.parametrize("verb", ["", "info", "convert"])
+def test_help_fits_eighty_columns_and_is_documented(verb, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    with pytest.raises(SystemExit) as caught:
+        main([*verb.split(), "--help"])
+    assert caught.value.code == 0
+    text = capsys.readouterr().out
+    assert max(map(len, text.splitlines())) <= 80
+    assert "examples:" in text or not verb
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "required: VERB"),
+        (["inof"], "invalid choice: 'inof'"),
+        (["info", "tiny", "--siz", "3"], "unrecognized arguments: --siz 3"),
+        (["info", "--size", "x"], "invalid int value: 'x'"),
+        (["convert", "a.ckpt"], "required: -o/--output"),
+    ],
+)
+def test_mistakes_in_usage_are_one_line(arguments, message, capsys):
+    with pytest.raises(SystemExit) as caught:
+        main(arguments)
+    assert caught.value.code == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+
+
+def test_interruption_exits_with_130(monkeypatch, capsys):
+    def interrupt(arguments):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("emrdm.cli.info.run", interrupt)
+    assert main(["info"]) == 130
+    assert capsys.readouterr().err == "emrdm info: interrupted\n"
+
+
+def test_a_reader_that_has_seen_enough_is_no_error():
+    command = f"{sys.executable} -m emrdm info sen12ms-cr | head -1"
+    result = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stderr) == (0, "")

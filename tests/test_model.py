@@ -1,0 +1,318 @@
+"""The model as users call it: layouts, units, dates, missing frames, seeds, and bad input in one clear line."""
+
+import dataclasses
+import datetime
+import logging
+
+import numpy as np
+import pytest
+import torch
+from tests.networks.test_hdit import awake
+
+from emrdm import EMRDM, ConfigError, InputError, load_preset
+from emrdm.config import SamplerConfig
+
+RNG = np.random.default_rng(0)
+
+
+def make(preset, seed=1):
+    model = EMRDM.from_preset(preset, seed=seed)
+    awake(model.network, seed)
+    return model
+
+
+@pytest.fixture(scope="module")
+def mono():
+    return make("tiny")
+
+
+@pytest.fixture(scope="module")
+def multi():
+    return make("tiny-temporal")
+
+
+def pixels(*shape, dtype=np.float32):
+    return (np.random.default_rng(sum(shape)).random(shape) * 255).astype(dtype)
+
+
+@pytest.mark.parametrize("size", [(2, 2), (2, 50), (7, 9), (16, 16), (31, 45), (64, 40)])
+def test_any_height_and_width(mono, size):
+    clear = mono.restore(pixels(3, *size))
+    assert clear.shape == (3, *size)
+    assert np.isfinite(clear).all()
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.int16, np.float32, np.float64, np.dtype(">u2")])
+def test_any_number_type(mono, dtype):
+    image = pixels(3, 16, 20, dtype=dtype)
+    clear = mono.restore(image)
+    assert isinstance(clear, np.ndarray)
+    assert clear.dtype == np.float32
+    assert np.array_equal(clear, mono.restore(image.astype(np.float32)))
+
+
+def test_numpy_in_numpy_out_torch_in_torch_out(mono):
+    image = pixels(3, 16, 20)
+    from_torch = mono.restore(torch.from_numpy(image))
+    assert isinstance(from_torch, torch.Tensor)
+    assert np.array_equal(from_torch.numpy(), mono.restore(image))
+    assert not from_torch.requires_grad
+
+
+def test_layouts_of_one_image_models(mono):
+    batch = pixels(2, 3, 16, 20)
+    together = mono.restore(batch)
+    assert together.shape == (2, 3, 16, 20)
+    assert np.allclose(mono.restore(batch[0]), together[0], atol=1e-3)
+
+
+def test_layouts_of_series_models(multi):
+    cloudy, aux = pixels(2, 3, 3, 16, 20), pixels(2, 3, 1, 16, 20)
+    together = multi.restore(cloudy, aux)
+    assert together.shape == (2, 3, 16, 20)
+    series = multi.restore(cloudy[0], aux[0])
+    assert series.shape == (3, 16, 20)
+    assert np.allclose(series, together[0], atol=1e-3)
+    assert multi.restore(cloudy[0, 0], aux[0, 0]).shape == (3, 16, 20)
+
+
+@pytest.mark.parametrize("count", range(1, 9))
+def test_any_number_of_frames(multi, count):
+    assert multi.restore(pixels(count, 3, 16, 16), pixels(count, 1, 16, 16)).shape == (3, 16, 16)
+
+
+def test_the_input_is_left_alone(mono, multi):
+    image = pixels(3, 16, 20)
+    before = image.copy()
+    mono.restore(image)
+    assert np.array_equal(image, before)
+    series, aux = torch.full((2, 3, 16, 16), float("nan")), torch.zeros(2, 1, 16, 16)
+    series[0] = 3.0
+    multi.restore(series, aux, present=[True, False])
+    assert torch.isnan(series[1]).all()
+
+
+def test_the_seed_decides(mono):
+    image = pixels(3, 16, 20)
+    assert np.array_equal(mono.restore(image, seed=5), mono.restore(image, seed=5))
+    assert not np.array_equal(mono.restore(image, seed=5), mono.restore(image, seed=6))
+
+
+def test_samples_of_a_batch_get_noise_of_their_own(mono):
+    image = pixels(3, 16, 20)
+    twice = mono.restore(np.stack([image, image]))
+    assert not np.allclose(twice[0], twice[1], atol=1e-2)
+
+
+def test_the_order_of_dated_frames_makes_no_difference(multi):
+    cloudy, aux = pixels(3, 3, 16, 20), pixels(3, 1, 16, 20)
+    dates = ["2024-05-01", "2024-05-11", "2024-05-21"]
+    expected = multi.restore(cloudy, aux, dates=dates)
+    order = [2, 0, 1]
+    assert np.array_equal(multi.restore(cloudy[order], aux[order], dates=[dates[i] for i in order]), expected)
+    others = [datetime.date.fromisoformat(date) for date in dates]
+    assert np.array_equal(multi.restore(cloudy, aux, dates=others), expected)
+    assert np.array_equal(multi.restore(cloudy, aux, dates=[np.datetime64(d) for d in dates]), expected)
+    assert np.array_equal(multi.restore(cloudy, aux, dates=[121.0, 131.0, 141.0]), expected)
+
+
+def test_a_missing_frame_gives_what_leaving_it_out_gives(multi):
+    cloudy, aux = pixels(2, 4, 3, 16, 20), pixels(2, 4, 1, 16, 20)
+    present = np.array([[True, False, True, True], [False, True, False, True]])
+    cloudy[~present] = np.nan
+    found = multi.restore(cloudy, aux, present=present)
+    alone = multi.restore(cloudy[0, present[0]], aux[0, present[0]])
+    assert np.allclose(found[0], alone, atol=1e-3)
+    one_for_all = multi.restore(cloudy[:1], aux[:1], present=present[0])
+    assert np.allclose(one_for_all[0], alone, atol=1e-3)
+
+
+def test_units_are_those_of_the_bands():
+    """At its initial values the network is silent, and a restoration is a known multiple of its input in [-1, 1]."""
+    model = EMRDM.from_preset("tiny")
+    image = pixels(3, 16, 16)
+    scaled = model.restore(image / 255 * 2 - 1, scaled=True)
+    assert np.allclose(model.restore(image), (scaled + 1) / 2 * 255, atol=1e-3)
+
+
+def test_values_outside_a_band_are_clipped_where_it_says_so_and_that_is_logged(mono, caplog):
+    image = pixels(3, 16, 16)
+    outside = image.copy()
+    outside[0, 0, 0], outside[1, 5, 5] = 400, -7
+    inside = np.clip(outside, 0, 255)
+    with caplog.at_level(logging.INFO, logger="emrdm"):
+        found = mono.restore(outside)
+    assert "clipped 0.26 % of the values" in caplog.text
+    assert np.array_equal(found, mono.restore(inside))
+    open_bands = tuple(dataclasses.replace(band, clip=False) for band in mono.config.bands)
+    model = EMRDM(dataclasses.replace(mono.config, bands=open_bands), network=mono.network)
+    assert not np.array_equal(model.restore(outside), model.restore(inside))
+
+
+def test_callbacks_see_every_step_and_steps_can_be_changed(mono):
+    seen = []
+    mono.restore(pixels(3, 16, 16), steps=7, callback=seen.append)
+    assert [step.index for step in seen] == list(range(7))
+
+
+@pytest.mark.parametrize("method", ["euler", "stochastic", "heun", "multistep"])
+def test_every_sampler_can_be_asked_for(mono, method):
+    churn = 2.5 if method in ("stochastic", "heun") else 0.0
+    clear = mono.restore(pixels(3, 16, 16), sampler=SamplerConfig(method=method, steps=4, churn=churn))
+    assert np.isfinite(clear).all()
+
+
+def test_restoring_does_not_disturb_training(mono):
+    mono.network.train()
+    mono.restore(pixels(3, 16, 16))
+    assert mono.network.training
+    mono.network.eval()
+
+
+def test_gradients_flow_in_training(multi):
+    clear, cloudy, aux = torch.rand(2, 3, 16, 16), torch.rand(2, 3, 3, 16, 16), torch.rand(2, 3, 1, 16, 16)
+    losses = multi.losses(clear, cloudy, aux, sigma=torch.tensor([0.1, 2.0]), noise=torch.randn_like(cloudy))
+    assert losses.shape == (2,)
+    losses.mean().backward()
+    assert all(p.grad is not None for p in multi.network.parameters())
+    multi.network.zero_grad()
+
+
+def test_a_few_steps_of_training_lower_the_loss():
+    model = EMRDM.from_preset("tiny")
+    optimizer = torch.optim.AdamW(model.network.parameters(), lr=2e-3)
+    generator = torch.Generator().manual_seed(0)
+    clear = torch.rand(4, 3, 16, 16, generator=generator).round() * 2 - 1
+    cloudy = (0.5 * clear + 0.5).unsqueeze(1)
+    history = []
+    for _ in range(60):
+        sigma = torch.exp(-1.2 + 1.2 * torch.randn(4, generator=generator))
+        loss = model.losses(clear, cloudy, sigma=sigma, noise=torch.randn(cloudy.shape, generator=generator)).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        history.append(loss.item())
+    assert sum(history[-10:]) < 0.5 * sum(history[:10])
+
+
+def test_the_same_seed_gives_the_same_initial_weights_and_leaves_torchs_generator_alone():
+    torch.manual_seed(7)
+    expected = torch.rand(1)
+    torch.manual_seed(7)
+    a, b, c = (EMRDM.from_preset("tiny", seed=seed).network.state_dict() for seed in (0, 0, 1))
+    assert torch.equal(torch.rand(1), expected)
+    assert all(torch.equal(a[name], b[name]) for name in a)
+    assert not torch.equal(a["patch_in.proj.weight"], c["patch_in.proj.weight"])
+
+
+NAN = pixels(3, 16, 16)
+NAN[1, 2, 3] = np.nan
+BAD_MONO = [
+    (lambda m: m.restore(pixels(4, 16, 16)), "cloudy has 4 bands, shape (4, 16, 16): expected 3 (red, green, blue)"),
+    (lambda m: m.restore(pixels(16, 16, 3)), "expected 3 (red, green, blue); bands come before rows and columns"),
+    (lambda m: m.restore(pixels(16, 16)), "cloudy has 2 axes, shape (16, 16): expected (C, H, W) or (B, C, H, W)"),
+    (lambda m: m.restore(pixels(1, 2, 3, 16, 16)), "cloudy has 5 axes"),
+    (
+        lambda m: m.restore(NAN),
+        "cloudy has 1 NaN or infinite values, the first at sample 0, frame 0, band green, row 2, column 3",
+    ),
+    (lambda m: m.restore(pixels(3, 16, 16) * np.inf), "NaN or infinite values"),
+    (lambda m: m.restore(pixels(3, 1, 16)), "cloudy is 1 x 16 pixels: expected at least 2 x 2"),
+    (lambda m: m.restore(pixels(3, 16, 1)), "cloudy is 16 x 1 pixels: expected at least 2 x 2"),
+    (lambda m: m.restore(pixels(3, 0, 16)), "cloudy has no pixels"),
+    (lambda m: m.restore(pixels(0, 3, 16, 16)), "expected at least one"),
+    (lambda m: m.restore([[1, 2], [3, 4]]), "cloudy is a list: expected a numpy array or a torch tensor"),
+    (lambda m: m.restore(pixels(3, 16, 16).astype(complex)), "cloudy is of type complex128: expected real numbers"),
+    (
+        lambda m: m.restore(torch.zeros(3, 16, 16, dtype=torch.bool)),
+        "cloudy is of type torch.bool: expected real numbers",
+    ),
+    (lambda m: m.restore(np.array(["a"] * 12).reshape(3, 2, 2)), "expected real numbers"),
+    (lambda m: m.restore(pixels(3, 16, 16), pixels(2, 16, 16)), "aux was given: this model takes no auxiliary bands"),
+    (lambda m: m.restore(pixels(3, 16, 16), dates=["2024-05-01"]), "1 dates were given: this model restores one image"),
+    (lambda m: m.restore(pixels(3, 16, 16), steps=0), "sampler.steps is 0: expected at least 1"),
+]
+BAD_MULTI = [
+    (lambda m: m.restore(pixels(0, 3, 16, 16), pixels(0, 1, 16, 16)), "cloudy has no frames (L = 0)"),
+    (lambda m: m.restore(pixels(2, 3, 16, 16)), "aux is missing: this model needs 1 auxiliary bands (nir)"),
+    (lambda m: m.restore(pixels(2, 4, 16, 16)), "give nir separately, as aux"),
+    (
+        lambda m: m.restore(pixels(2, 3, 16, 16), pixels(2, 1, 16, 17)),
+        "aux has shape (2, 1, 16, 17) beside cloudy (2, 3, 16, 16)",
+    ),
+    (lambda m: m.restore(pixels(2, 3, 16, 16), pixels(3, 1, 16, 16)), "expected all axes but the bands to be equal"),
+    (lambda m: m.restore(pixels(2, 3, 16, 16), pixels(2, 2, 16, 16)), "aux has 2 bands"),
+    (
+        lambda m: m.restore(pixels(2, 3, 16, 16), pixels(2, 1, 16, 16), dates=["2024-05-01"]),
+        "1 dates were given for 2 frames",
+    ),
+    (
+        lambda m: m.restore(pixels(2, 3, 16, 16), pixels(2, 1, 16, 16), dates=["2024-05-01"] * 2),
+        "date 2024-05-01 was given twice",
+    ),
+    (lambda m: m.restore(pixels(2, 3, 16, 16), pixels(2, 1, 16, 16), dates=["May", "June"]), "dates cannot be ordered"),
+    (
+        lambda m: m.restore(pixels(2, 3, 16, 16), pixels(2, 1, 16, 16), dates=["2024-05-01", 3.0]),
+        "dates cannot be ordered",
+    ),
+    (
+        lambda m: m.restore(pixels(2, 3, 16, 16), pixels(2, 1, 16, 16), present=[True]),
+        "expected true or false for each of 2 frames",
+    ),
+    (lambda m: m.restore(pixels(2, 3, 16, 16), pixels(2, 1, 16, 16), present=[1, 0]), "expected true or false"),
+    (lambda m: m.restore(pixels(2, 3, 16, 16), pixels(2, 1, 16, 16), present=[False, False]), "without any frame"),
+    (lambda m: m.restore(pixels(2, 3, 16, 16), pixels(2, 1, 16, 16) * np.nan), "aux has 512 NaN or infinite values"),
+]
+
+
+@pytest.mark.parametrize(("call", "message"), BAD_MONO)
+def test_bad_images_are_refused_in_one_line(mono, call, message):
+    with pytest.raises((InputError, ConfigError)) as caught:
+        call(mono)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert caught.value.exit_code == 2
+
+
+@pytest.mark.parametrize(("call", "message"), BAD_MULTI)
+def test_bad_series_are_refused_in_one_line(multi, call, message):
+    with pytest.raises(InputError) as caught:
+        call(multi)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_model_without_its_auxiliary_bands_says_so_in_training_too(multi):
+    clear, cloudy = torch.rand(1, 3, 16, 16), torch.rand(1, 2, 3, 16, 16)
+    with pytest.raises(InputError, match="aux is missing"):
+        multi.losses(clear, cloudy, sigma=torch.ones(1), noise=torch.randn_like(cloudy))
+
+
+@pytest.mark.slow
+def test_the_full_size_network_restores_an_image():
+    preset = load_preset("sen12ms-cr")
+    model = EMRDM.from_preset("sen12ms-cr")
+    generator = np.random.default_rng(0)
+    cloudy = generator.integers(0, 10_000, (13, 256, 256), dtype=np.uint16)
+    sar = generator.uniform(-25, 0, (2, 256, 256)).astype(np.float32)
+    clear = model.restore(cloudy, aux=sar, seed=0)
+    assert clear.shape == (13, 256, 256)
+    assert np.isfinite(clear).all()
+    assert preset.model.sampler.steps == 5
+
+
+def test_a_full_size_preset_restores_a_small_image():
+    """The short sibling of the test above: all 39 million parameters, few pixels."""
+    model = EMRDM.from_preset("sen12ms-cr")
+    clear = model.restore(pixels(13, 24, 20) * 39, aux=-pixels(2, 24, 20) / 11, steps=2)
+    assert clear.shape == (13, 24, 20)
+    assert np.isfinite(clear).all()
+
+
+@pytest.mark.gpu
+def test_cpu_and_gpu_agree(multi):
+    cloudy, aux = pixels(3, 3, 40, 50), pixels(3, 1, 40, 50)
+    on_cpu = multi.restore(cloudy, aux, seed=3)
+    on_gpu = multi.to("cuda").restore(cloudy, aux, seed=3)
+    multi.to("cpu")
+    assert np.abs(on_cpu - on_gpu).max() < 0.1  # of 255

@@ -1,0 +1,277 @@
+"""Weights files: what is written comes back; what is wrong is refused with the reason."""
+
+import json
+import os
+import pickle
+import struct
+import subprocess
+import sys
+
+import pytest
+import torch
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
+
+from emrdm import EMRDM, ModelCard, Results, WeightsError, load_preset
+from emrdm.strict import dump
+from emrdm.weights import digest, load, read_header, save
+
+CARD = ModelCard(
+    title="a model",
+    source="trained here",
+    licence="CC-BY-4.0",
+    training="RICE1, 100 steps",
+    results=(Results("RICE1", "standard", "measured", {"psnr": 30.5}),),
+)
+
+
+@pytest.fixture
+def model():
+    model = EMRDM.from_preset("tiny", seed=1)
+    model.card = CARD
+    return model
+
+
+@pytest.fixture
+def path(model, tmp_path):
+    path = tmp_path / "model.safetensors"
+    model.save(path)
+    return path
+
+
+def rewrite(path, *, change_tensors=None, change_content=None, keep_digest=True):
+    """The same file with something changed, the digest repaired unless asked otherwise."""
+    tensors = load_file(path)
+    with safe_open(path, "pt") as stream:
+        content = json.loads(stream.metadata()["emrdm"])
+    if change_tensors:
+        change_tensors(tensors)
+    if keep_digest:
+        content["digest"] = digest(tensors)
+    if change_content:
+        change_content(content)
+    save_file(tensors, path, metadata={"emrdm": json.dumps(content)})
+
+
+def refusal(path):
+    with pytest.raises(WeightsError) as caught:
+        load(path)
+    message = str(caught.value)
+    assert "\n" not in message
+    assert path.name in message
+    return message
+
+
+def test_a_file_describes_itself(model, path):
+    header, state = load(path)
+    assert header.config == model.config
+    assert header.card == CARD
+    assert header.dtype == "F32"
+    assert all(torch.equal(tensor, state[name]) for name, tensor in model.network.state_dict().items())
+    again = EMRDM.load(path)
+    assert again.card == CARD
+    assert all(parameter.requires_grad for parameter in again.network.parameters())
+    x = torch.rand(3, 20, 20) * 255
+    assert torch.equal(again.restore(x), model.restore(x))
+
+
+def test_the_whole_configuration_is_in_the_header(tmp_path):
+    changes = {
+        "model.process.alpha": 1.5,
+        "model.sampler.method": "heun",
+        "model.sampler.churn": 2.5,
+        "model.frames": 5,
+    }
+    config = load_preset("tiny-temporal").replace(changes).model
+    save(tmp_path / "m.safetensors", config, CARD, EMRDM(config).network.state_dict())
+    assert dump(read_header(tmp_path / "m.safetensors").config) == dump(config)
+
+
+@pytest.mark.parametrize(("dtype", "name"), [(torch.float16, "F16"), (torch.bfloat16, "BF16")])
+def test_half_precision_halves_the_file(model, path, tmp_path, dtype, name):
+    half = tmp_path / "half.safetensors"
+    model.save(half, dtype=dtype)
+    assert half.stat().st_size < 0.6 * path.stat().st_size
+    header, state = load(half)
+    assert header.dtype == name
+    for key, tensor in model.network.state_dict().items():
+        assert torch.equal(state[key], tensor.to(dtype).float())
+
+
+def test_nothing_else_is_left_in_the_folder(path):
+    assert [entry.name for entry in path.parent.iterdir()] == [path.name]
+    umask = os.umask(0)
+    os.umask(umask)
+    assert path.stat().st_mode & 0o777 == 0o666 & ~umask
+
+
+def test_a_failed_save_keeps_the_old_file(model, path, monkeypatch):
+    before = path.read_bytes()
+    monkeypatch.setattr("safetensors.torch.save_file", lambda *a, **k: (_ for _ in ()).throw(OSError("disk full")))
+    with pytest.raises(OSError, match="disk full"):
+        model.save(path)
+    assert path.read_bytes() == before
+    assert len(list(path.parent.iterdir())) == 1
+
+
+def test_nan_weights_are_refused_on_both_ways(model, path):
+    def spoil(tensors):
+        tensors["out_norm.scale"][3] = float("nan")
+
+    rewrite(path, change_tensors=spoil)
+    assert "out_norm.scale holds NaN or infinite values" in refusal(path)
+    model.network.out_norm.scale.data[3] = float("inf")
+    with pytest.raises(WeightsError, match="NaN or infinite"):
+        model.save(path.with_name("other.safetensors"))
+    assert not path.with_name("other.safetensors").exists()
+
+
+@pytest.mark.parametrize("size", [0, 3, 7, 8, 100, 5000, -1000, -1])
+def test_a_truncated_file_is_refused(path, size):
+    data = path.read_bytes()
+    path.write_bytes(data[:size])
+    assert "not a complete safetensors file" in refusal(path)
+
+
+def test_a_flipped_bit_is_noticed(path):
+    data = bytearray(path.read_bytes())
+    data[-1234] ^= 1
+    path.write_bytes(data)
+    assert "do not match the digest" in refusal(path)
+
+
+class Bomb:
+    def __reduce__(self):
+        return (os.system, ("touch /tmp/emrdm-bomb-went-off",))
+
+
+@pytest.mark.parametrize("protocol", [2, 4])
+def test_a_pickle_is_refused_and_not_run(path, protocol):
+    path.write_bytes(pickle.dumps(Bomb(), protocol=protocol))
+    assert "is a pickle" in refusal(path)
+    torch.save({"state_dict": {}}, path)
+    assert "is a pickle" in refusal(path)
+    assert not os.path.exists("/tmp/emrdm-bomb-went-off")  # noqa: PTH110
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        struct.pack("<Q", 2**62) + b"{}",  # a header longer than any file
+        struct.pack("<Q", 10) + b"not json!!",
+        struct.pack("<Q", 76) + b'{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"b":{"dtype":"F32"...}}',
+    ],
+)
+def test_hostile_headers_are_refused(path, header):
+    path.write_bytes(header)
+    assert "not a complete safetensors file" in refusal(path)
+
+
+def test_overlapping_tensors_are_refused(path):
+    entries = {name: {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]} for name in "ab"}
+    text = json.dumps(entries).encode()
+    path.write_bytes(struct.pack("<Q", len(text)) + text + bytes(8))
+    assert "not a complete safetensors file" in refusal(path)
+
+
+def test_a_plain_safetensors_file_is_refused(path):
+    save_file({"a": torch.zeros(2)}, path)
+    assert "the header has no entry 'emrdm'" in refusal(path)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda t: t.pop("out_norm.scale"), "out_norm.scale is missing (1 of"),
+        (lambda t: t.update(extra=torch.zeros(2)), "extra does not belong to this network (1 such"),
+        (lambda t: t.update({"out_norm.scale": torch.ones(31)}), "out_norm.scale has shape (31,): expected (32,)"),
+        (lambda t: t.update({"out_norm.scale": torch.ones(32, dtype=torch.float64)}), "tensors are of type F32, F64"),
+        (lambda t: [t.pop(name) for name in list(t)[2:]], "is missing"),
+    ],
+)
+def test_a_state_that_is_not_the_networks_is_refused(path, change, message):
+    rewrite(path, change_tensors=change)
+    assert message in refusal(path)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda c: c.update(format=2), "format 2: this version of emrdm reads format 1"),
+        (lambda c: c.pop("format"), "names no format"),
+        (lambda c: c.pop("config"), "incomplete: expected config, card and digest"),
+        (lambda c: c.update(digest="0" * 64), "do not match the digest"),
+        (lambda c: c["config"].update(framse=3), "unknown key 'framse'; did you mean 'frames'?"),
+        (lambda c: c["config"]["network"].update(widths=[10**12, 64]), "network.widths has 1000000000000"),
+        (lambda c: c["config"]["network"].update(depths=[10**9, 2]), "network.depths has 1000000000"),
+        (
+            lambda c: c["config"]["network"].update(widths=[16384, 16384], hidden=[16384, 16384], depths=[256, 256]),
+            "numbers for a network of",
+        ),
+        (
+            lambda c: c["config"].update(bands=[dict(c["config"]["bands"][0], name=str(i)) for i in range(5000)]),
+            "channels",
+        ),
+        (lambda c: c["config"]["process"].update(alpha=-1), "process.alpha is -1"),
+        (lambda c: c["card"].update(results=3), "results is 3: expected a list"),
+        (lambda c: c.update(config=[1, 2]), "expected a table of keys"),
+    ],
+)
+def test_a_header_that_does_not_hold_together_is_refused(path, change, message):
+    rewrite(path, change_content=change)
+    assert message in refusal(path)
+
+
+def test_a_header_that_is_not_json_is_refused(path):
+    tensors = load_file(path)
+    for text in ("{", "[" * 100_000, "3"):
+        save_file(tensors, path, metadata={"emrdm": text})
+        assert "the header entry 'emrdm'" in refusal(path)
+
+
+def test_a_missing_file_and_a_folder_are_named(tmp_path):
+    with pytest.raises(WeightsError, match=r"nowhere.safetensors cannot be read: No such file"):
+        EMRDM.load(tmp_path / "nowhere.safetensors")
+    with pytest.raises(WeightsError, match="cannot be read: Is a directory"):
+        EMRDM.load(tmp_path)
+
+
+def test_reading_a_header_reads_no_weights(path):
+    """A damaged tensor does not disturb it: only the header was looked at."""
+    data = bytearray(path.read_bytes())
+    data[-1234] ^= 1
+    path.write_bytes(data)
+    assert read_header(path).card == CARD
+
+
+def test_storing_as_integers_is_refused(model, tmp_path):
+    with pytest.raises(WeightsError, match=r"cannot be stored as torch\.int8"):
+        model.save(tmp_path / "m.safetensors", dtype=torch.int8)
+
+
+def test_a_process_of_ones_own_cannot_be_saved(tmp_path):
+    from tests.diffusion.test_process import Exponential
+
+    model = EMRDM(load_preset("tiny").model, process=Exponential())
+    assert model.restore(torch.rand(3, 16, 16) * 255).shape == (3, 16, 16)
+    with pytest.raises(WeightsError, match="process Exponential cannot be saved"):
+        model.save(tmp_path / "m.safetensors")
+
+
+def test_sigkill_during_a_save_leaves_the_old_file_or_the_new_one(path, tmp_path):
+    """A short form of the crash test: kill a process that saves in a loop, at several moments."""
+    script = (
+        "import sys, emrdm\n"
+        "model = emrdm.EMRDM.from_preset('tiny', seed=2)\n"
+        "print('ready', flush=True)\n"
+        "while True:\n    model.save(sys.argv[1])\n"
+    )
+    for delay in (0.0, 0.011, 0.023, 0.037):
+        process = subprocess.Popen([sys.executable, "-c", script, str(path)], stdout=subprocess.PIPE)
+        process.stdout.readline()
+        try:
+            process.wait(timeout=0.05 + delay)
+        except subprocess.TimeoutExpired:
+            process.kill()
+        process.communicate()
+        load(path)
