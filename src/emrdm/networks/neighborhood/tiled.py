@@ -35,7 +35,7 @@ def attend(q: Tensor, k: Tensor, v: Tensor, kernel: int, scale: float) -> Tensor
     batch, height, width, heads, channels = q.shape
     rows, columns = _axis(height, kernel, q.device), _axis(width, kernel, q.device)
     q = F.pad(q, (0, 0, 0, 0, 0, columns.tiles * TILE - width, 0, rows.tiles * TILE - height))
-    k, v = k.flatten(1, 2), v.flatten(1, 2)
+    k, v = (x.flatten(1, 2).contiguous() for x in (k, v))  # else every strip would copy all of a strided view
 
     bytes_a_row = batch * columns.tiles * rows.span * columns.span * heads * channels * k.element_size()
     rows_at_once = max(1, (CPU_BUDGET if q.device.type == "cpu" else GPU_BUDGET) // bytes_a_row)
