@@ -1,6 +1,6 @@
 """Time the neighbourhood attention back-ends against each other: same inputs, one run.
 
-    python benchmarks/attention.py [--tokens 128] [--device cpu]
+python benchmarks/attention.py [--tokens 128] [--device cpu]
 """
 
 from __future__ import annotations

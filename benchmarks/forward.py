@@ -1,6 +1,6 @@
 """Time one call of a full-size network and measure the memory it takes.
 
-    python benchmarks/forward.py [PRESET] [--size 256] [--device cpu]
+python benchmarks/forward.py [PRESET] [--size 256] [--device cpu]
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import resource
 import time
+from pathlib import Path
 
 import torch
 
@@ -42,15 +43,17 @@ def main() -> None:
     seconds = min(times[1:])
     place = torch.cuda.get_device_name() if on_gpu else f"CPU, {torch.get_num_threads()} threads"
     print(f"{arguments.preset}, one call at {arguments.size} x {arguments.size}, float32, {place}")
-    print(f"  time    {seconds:.3f} s ({2 * cost.macs / seconds / 1e9:.0f} GFLOP/s); the first call took {times[0]:.3f} s")
-    print(f"  memory  {(peak - before) / 1e6:.0f} MB above what was there before (counted: {cost.activation_bytes / 1e6:.0f} MB)")
+    print(
+        f"  time    {seconds:.3f} s ({2 * cost.macs / seconds / 1e9:.0f} GFLOP/s); the first call took {times[0]:.3f} s"
+    )
+    extra, estimate = (peak - before) / 1e6, cost.activation_bytes / 1e6
+    print(f"  memory  {extra:.0f} MB above what was there before (estimate: {estimate:.0f} MB)")
     if not on_gpu:
         print(f"          {peak / 1e6:.0f} MB the whole process at its peak")
 
 
 def _resident() -> int:
-    with open("/proc/self/statm") as stream:
-        return int(stream.read().split()[1]) * resource.getpagesize()
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
 
 
 def _peak() -> int:

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from emrdm.noise import Window, _cos_sin_turn, _log, _philox, fold, normal, scalars
+from emrdm.noise import Window, _box_muller, _cos_sin_turn, _log, _philox, _sqrt, fold, normal, scalars
 
 # Known answers of Philox4x32-10 from the Random123 distribution (kat_vectors): counter, key, output.
 KNOWN = [
@@ -90,11 +90,24 @@ def test_scalars_are_one_number_a_key():
 def test_the_written_out_functions_are_accurate():
     u = (torch.arange(1, 200_001) / 200_000).float()
     assert (_log(u).double() - u.double().log()).abs().max() < 2e-6
+    x = torch.linspace(1e-7, 50, 200_001)
+    assert (_sqrt(x).double() / x.double().sqrt() - 1).abs().max() < 2e-7
+    assert 0 <= _sqrt(torch.zeros(1)).item() < 1e-15
     words = torch.arange(0, 2**32, 20_011)
     cosine, sine = _cos_sin_turn(words)
     angle = (words.double() / 2**30 - 0.5) * (math.pi / 2)
     assert (cosine.double() - angle.cos()).abs().max() < 2e-7
     assert (sine.double() - angle.sin()).abs().max() < 2e-7
+
+
+def test_the_rarest_words_give_sensible_numbers_too():
+    """Words next to 2^32 round to u = 1, once in thirty million draws; those next to 0 make the longest tail."""
+    ends = torch.cat([torch.arange(2**32 - 1000, 2**32), torch.arange(1000)])
+    angles = torch.tensor([0, 1, 2**30 - 1, 2**30, 2**31, 3 * 2**30, 2**32 - 1])
+    for value in _box_muller(ends[:, None].expand(-1, 7), angles.expand(2000, -1)):
+        assert torch.isfinite(value).all()
+        assert value.abs().max() < 6.8
+        assert value[:100].abs().max() < 1e-3
 
 
 @pytest.mark.gpu

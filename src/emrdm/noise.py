@@ -6,10 +6,10 @@ number of workers, on the device or on what was drawn before. Tiles, restarts an
 The generator is Philox4x32-10 (Salmon et al., "Parallel Random Numbers: As Easy as 1, 2, 3", SC 2011). The counter
 is (row, column, frame, band // 4); its four output words give the normals of four neighbouring bands.
 
-Why the logarithm, sine and cosine below are written out: library versions differ in the last bit between CPU and GPU.
-Additions, products, quotients and square roots are exactly rounded everywhere, so polynomials made of them, one
-operation at a time, give the same bits on every device. Draw noise outside of ``torch.compile``: a compiler may
-fuse a product and a sum into one rounding.
+Why logarithm, square root, sine and cosine are written out below: library versions differ in the last bit between CPU
+and GPU (the square root too: torch's CUDA build rounds 1 in 150 otherwise). Sums, products and quotients are exactly
+rounded everywhere, so functions made of them, one operation at a time, give the same bits on every device. Draw noise
+outside of ``torch.compile``: a compiler may fuse a product and a sum into one rounding.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def _philox(counter: tuple[Word, Word, Word, Word], key: tuple[Word, Word]) -> t
 def _box_muller(radius_word: Tensor, angle_word: Tensor) -> tuple[Tensor, Tensor]:
     """Two independent normals from two 32-bit words."""
     u = (radius_word.to(torch.float32) + 0.5) * 2.0**-32
-    radius = (_log(u) * -2.0).clamp(min=0).sqrt()
+    radius = _sqrt((_log(u) * 2.0).abs())  # u rounds to 1 now and then; a radius of -0 would upset the root
     cosine, sine = _cos_sin_turn(angle_word)
     return radius * cosine, radius * sine
 
@@ -136,6 +136,14 @@ def _log(u: Tensor) -> Tensor:
     z2 = z * z
     series = _horner(z2, (1 / 9, 1 / 7, 1 / 5, 1 / 3, 1.0))  # z2 <= 0.0295: the next term is below 2e-9
     return z * series * 2.0 + exponent.to(torch.float32) * math.log(2)
+
+
+def _sqrt(x: Tensor) -> Tensor:
+    """Square root of float32 from +0 up: halving the exponent is right to 4 %, each Newton step squares the error."""
+    y = ((x.contiguous().view(torch.int32) >> 1) + 0x1FBD1DF5).view(torch.float32)
+    for _ in range(3):
+        y = (y + x / y) * 0.5
+    return y
 
 
 def _cos_sin_turn(word: Tensor) -> tuple[Tensor, Tensor]:

@@ -55,3 +55,19 @@ def test_costs_grow_with_the_image():
     assert large.macs_paper == pytest.approx(4 * small.macs_paper, rel=1e-2)
     assert large.macs > 4.5 * small.macs  # global attention grows with the square of the pixels
     assert large.activation_bytes == 4 * small.activation_bytes
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", ["sen12ms-cr", "sen2-mtc-new"])
+def test_the_memory_estimate_is_what_a_gpu_measures(name, monkeypatch):
+    monkeypatch.setattr("emrdm.networks.neighborhood.tiled.GPU_BUDGET", 4 << 20)  # leave the tiles' scratch out
+    model = load_preset(name).model
+    network = build(model.network, model.in_channels, model.out_channels).eval().cuda()
+    frames = (model.frames,) if model.network.multi_temporal else ()
+    x, c_noise = torch.randn(1, *frames, model.in_channels, 256, 256).cuda(), torch.zeros(1).cuda()
+    with torch.inference_mode():
+        network(x, c_noise)
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        network(x, c_noise)
+    assert torch.cuda.max_memory_allocated() - before == pytest.approx(model.cost().activation_bytes, rel=0.2)

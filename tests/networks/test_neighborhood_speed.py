@@ -4,9 +4,9 @@ import time
 
 import pytest
 import torch
+from tests.networks.test_neighborhood import inputs
 
 from emrdm.networks.neighborhood import neighborhood_attention
-from tests.networks.test_neighborhood import inputs
 
 
 def ratio(side, repeats):

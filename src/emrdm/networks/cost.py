@@ -58,7 +58,7 @@ def count(
         macs_paper=sum(product.macs for product in products if product.kind == "linear"),
         macs=sum(product.macs for product in products),
         weight_bytes=4 * (parameters + buffers),
-        activation_bytes=_activation_bytes(config, in_channels, height, width, frames),
+        activation_bytes=_activation_bytes(config, height, width, frames),
     )
 
 
@@ -144,13 +144,18 @@ def _buffers(config: NetworkConfig) -> int:
     return total
 
 
-def _activation_bytes(config: NetworkConfig, in_channels: int, height: int, width: int, frames: int) -> int:
-    """The fullest moment: a level's tokens with feed-forward or attention scratch, plus the skips held by then."""
-    held, fullest = height * width * in_channels * frames, 0
+def _activation_bytes(config: NetworkConfig, height: int, width: int, frames: int) -> int:
+    """The fullest moment: tokens of a level with the scratch of attention or feed-forward, and the skips held then.
+
+    Down, the levels above are held for all frames; up, all levels are held for the one fused image.
+    """
+    held, fullest = 0, 0
+    skips = sum(_tokens(config, level, height, width) * config.widths[level] for level in range(config.levels - 1))
     for level, channels in enumerate(config.widths):
-        tokens = frames * _tokens(config, level, height, width)
-        attention = 8 * channels  # residual, norm, qkv, rotated q and k, output
-        feed_forward = 2 * channels + 4 * config.hidden[level]  # residual, norm, up, gelu, product
-        fullest = max(fullest, held + tokens * max(attention, feed_forward))
-        held += tokens * channels
+        tokens = _tokens(config, level, height, width)
+        attention = 12 * channels  # input, residual, norm, qkv, rotated and padded q, k and v by tiles, output twice
+        feed_forward = 3 * channels + 4 * config.hidden[level]  # input, residual, norm; up, gelu, product
+        scratch = tokens * max(attention, feed_forward)
+        fullest = max(fullest, held + frames * scratch, skips + scratch)
+        held += frames * tokens * channels
     return 4 * fullest
