@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 import torch
 import torch.nn.functional as F
-from PIL import Image
+from PIL import Image, ImageDraw
 from torch import Tensor
 
 from emrdm import EMRDM, ModelCard, Results, load_preset
@@ -35,7 +35,7 @@ def main() -> None:
     """Train, restore, score, and write a picture and the weights."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, default=Path("demo"), help="folder to write to (default: %(default)s)")
-    parser.add_argument("--steps", type=int, default=800, help="training steps (default: %(default)s)")
+    parser.add_argument("--steps", type=int, default=600, help="training steps (default: %(default)s)")
     arguments = parser.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)
 
@@ -50,7 +50,8 @@ def main() -> None:
     print(
         f"PSNR against the truth: cloudy {before:.2f} dB, restored {after:.2f} dB (all bands and pixels, range [0, 1])"
     )
-    write_picture(arguments.out / "before_after.png", [cloudy[0], restored, clear[0]])
+    pictures = {f"cloudy {before:.1f} dB": cloudy[0], f"restored {after:.1f} dB": restored, "truth": clear[0]}
+    write_picture(arguments.out / "before_after.png", pictures)
     model.card = ModelCard(
         title="Quick start: a tiny model trained on drawn landscapes",
         source="examples/quickstart.py",
@@ -128,11 +129,14 @@ def psnr(a: Tensor, b: Tensor) -> float:
     return -10 * math.log10((a - b).square().mean().item())
 
 
-def write_picture(path: Path, images: list[Tensor], *, enlarge: int = 3) -> None:
-    """Put images (3, H, W) in [0, 1] side by side."""
-    row = torch.cat([F.pad(image, (4, 4, 4, 4), value=1.0) for image in images], dim=-1)
+def write_picture(path: Path, images: dict[str, Tensor], *, enlarge: int = 3) -> None:
+    """Put images (3, H, W) in [0, 1] side by side, each under its caption."""
+    row = torch.cat([F.pad(image, (4, 4, 10, 4), value=1.0) for image in images.values()], dim=-1)
     pixels = (row.movedim(0, -1) * 255).round().to(torch.uint8).numpy()
-    Image.fromarray(np.repeat(np.repeat(pixels, enlarge, 0), enlarge, 1)).save(path)
+    picture = Image.fromarray(np.repeat(np.repeat(pixels, enlarge, 0), enlarge, 1))
+    for i, caption in enumerate(images):
+        ImageDraw.Draw(picture).text((4 * enlarge + i * picture.width // len(images), 8), caption, fill="black")
+    picture.save(path)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,72 @@
+"""Everything the README tells a user to type works."""
+
+import re
+import shlex
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from tests.test_published import small_entries, their_state
+
+from emrdm.cli import main
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text()
+
+
+def blocks(language):
+    fenced = re.findall(r"^```(\w*)\n(.*?)^```$", README, flags=re.MULTILINE | re.DOTALL)
+    return [text for name, text in fenced if name == language]
+
+
+def test_python_blocks_run_in_order():
+    generator = np.random.default_rng(0)
+    names = {  # a small image and its SAR, as a user would have them
+        "cloudy": generator.integers(0, 10_000, (13, 20, 24), dtype=np.uint16),
+        "sar": generator.uniform(-25, 0, (2, 20, 24)),
+    }
+    for block in blocks("python"):
+        exec(compile(block, "README.md", "exec"), names)
+    assert names["clear"].shape == (13, 20, 24)
+    assert names["image"].shape == (1, 4, 32, 32)
+
+
+def test_commands_run(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    torch.save({"state_dict": their_state(small_entries())}, "their.ckpt")
+    assert main(["convert", "their.ckpt", "--preset", "tiny", "-o", "weights.safetensors"]) == 0
+    commands = [line for block in blocks("") for line in block.splitlines() if line.startswith("emrdm ")]
+    assert len(commands) >= 4
+    for command in commands:
+        arguments = shlex.split(command, comments=True)[1:]
+        if "cuhk-cr1" in arguments:  # the stand-in checkpoint is a tiny one
+            arguments[arguments.index("cuhk-cr1")] = "tiny"
+        assert main(arguments) == 0, command
+    assert capsys.readouterr().err == ""
+
+
+def test_figures_are_those_of_the_command(capsys):
+    rows = re.findall(r"^\| .*\| ([\d,]+) \| ([\d.]+) G \| ([\d.]+) G \| `emrdm (.*?)` \|$", README, flags=re.MULTILINE)
+    assert len(rows) == 3
+    for parameters, paper, full, command in rows:
+        assert main(shlex.split(command)) == 0
+        text = " ".join(capsys.readouterr().out.split())
+        assert parameters in text
+        assert f"{paper} G in the paper's convention" in text
+        assert f"{full} G counted fully" in text
+
+
+@pytest.mark.parametrize("page", ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md"])
+def test_links_between_pages_resolve(page):
+    text = (ROOT / page).read_text()
+    for target in re.findall(r"\]\((?!https?:)([^)#]+)\)", text):
+        assert (ROOT / target).exists(), target
+
+
+def test_the_architecture_page_names_every_module():
+    text = (ROOT / "ARCHITECTURE.md").read_text()
+    package = ROOT / "src" / "emrdm"
+    for path in package.rglob("*.py"):
+        if path.name not in ("__init__.py", "__main__.py") and path.parent.name not in ("cli", "neighborhood"):
+            assert path.name in text, path
