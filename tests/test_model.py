@@ -162,6 +162,42 @@ def test_every_sampler_can_be_asked_for(mono, method):
     assert np.isfinite(clear).all()
 
 
+def test_results_are_ordinary_tensors(mono):
+    clear = mono.restore(torch.rand(3, 16, 16) * 255)
+    clear += 1
+    weight = torch.ones(3, 1, 1, requires_grad=True)
+    (clear * weight).sum().backward()
+    assert weight.grad is not None
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
+def test_a_network_of_another_precision_works(dtype):
+    model = make("tiny")
+    image = pixels(3, 16, 16)
+    expected = model.restore(image)
+    model.network.to(dtype)
+    found = model.restore(image)
+    assert found.dtype == np.float32
+    assert np.abs(found - expected).max() < (15 if dtype == torch.bfloat16 else 0.01)
+
+
+@pytest.mark.parametrize("seed", [-1, 2**70, np.int64(3), True])
+def test_any_whole_number_is_a_seed(mono, seed):
+    image = pixels(3, 16, 16)
+    assert np.array_equal(mono.restore(image, seed=seed), mono.restore(image, seed=int(seed)))
+    EMRDM.from_preset("tiny", seed=int(seed))
+
+
+def test_dates_with_a_time_zone_are_ordered_in_utc(multi):
+    utc, east = datetime.UTC, datetime.timezone(datetime.timedelta(hours=9))
+    early = datetime.datetime(2024, 5, 1, 8, tzinfo=east)  # an hour before the next one
+    late = datetime.datetime(2024, 5, 1, 0, tzinfo=utc)
+    cloudy, aux = SERIES
+    expected = multi.restore(cloudy, aux, dates=["2024-05-01", "2024-05-02"])
+    assert np.array_equal(multi.restore(cloudy, aux, dates=[early, late]), expected)
+    assert np.array_equal(multi.restore(cloudy[::-1], aux[::-1], dates=[late, early]), expected)
+
+
 def test_restoring_does_not_disturb_training(mono):
     mono.network.train()
     mono.restore(pixels(3, 16, 16))
@@ -185,7 +221,7 @@ def test_a_few_steps_of_training_lower_the_loss():
     clear = torch.rand(4, 3, 16, 16, generator=generator).round() * 2 - 1
     cloudy = (0.5 * clear + 0.5).unsqueeze(1)
     history = []
-    for _ in range(60):
+    for _ in range(120):
         sigma = torch.exp(-1.2 + 1.2 * torch.randn(4, generator=generator))
         loss = model.losses(clear, cloudy, sigma=sigma, noise=torch.randn(cloudy.shape, generator=generator)).mean()
         optimizer.zero_grad()
@@ -250,10 +286,13 @@ BAD_MULTI = [
         lambda m: m.restore(pixels(2, 3, 16, 16), pixels(2, 1, 16, 16), dates=["2024-05-01"] * 2),
         "date 2024-05-01 was given twice",
     ),
-    (lambda m: m.restore(pixels(2, 3, 16, 16), pixels(2, 1, 16, 16), dates=["May", "June"]), "dates cannot be ordered"),
+    (
+        lambda m: m.restore(pixels(2, 3, 16, 16), pixels(2, 1, 16, 16), dates=["May", "June"]),
+        "date 'May' is not a date: expected one such as '2024-05-01'",
+    ),
     (
         lambda m: m.restore(pixels(2, 3, 16, 16), pixels(2, 1, 16, 16), dates=["2024-05-01", 3.0]),
-        "dates cannot be ordered",
+        "dates are of different kinds",
     ),
     (
         lambda m: m.restore(pixels(2, 3, 16, 16), pixels(2, 1, 16, 16), present=[True]),
@@ -262,6 +301,38 @@ BAD_MULTI = [
     (lambda m: m.restore(pixels(2, 3, 16, 16), pixels(2, 1, 16, 16), present=[1, 0]), "expected true or false"),
     (lambda m: m.restore(pixels(2, 3, 16, 16), pixels(2, 1, 16, 16), present=[False, False]), "without any frame"),
     (lambda m: m.restore(pixels(2, 3, 16, 16), pixels(2, 1, 16, 16) * np.nan), "aux has 512 NaN or infinite values"),
+]
+
+
+SERIES = pixels(2, 3, 16, 16), pixels(2, 1, 16, 16)
+BAD_MULTI += [
+    (lambda m: m.restore(*SERIES, dates=5), "dates is a int: expected a list with one date a frame"),
+    (lambda m: m.restore(*SERIES, dates="20240501"), "dates is a str"),
+    (lambda m: m.restore(*SERIES, dates=[np.datetime64("NaT"), np.datetime64("2024-05-01")]), "is not a date"),
+    (lambda m: m.restore(*SERIES, dates=[float("nan"), 1.0]), "date nan is not a date"),
+    (lambda m: m.restore(*SERIES, dates=[None, None]), "date None is not a date"),
+    (lambda m: m.restore(*SERIES, present="yes"), "expected true or false for each of 2 frames"),
+    (lambda m: m.restore(*SERIES, present=[[True], [True, False]]), "expected true or false for each of 2 frames"),
+    (lambda m: m.restore(*SERIES, present=np.array([True, None])), "present is object of shape (2,)"),
+]
+BAD_MONO += [
+    (lambda m: m.restore(np.ma.masked_less(pixels(3, 16, 16), 9)), "cloudy is a masked array"),
+    (lambda m: m.restore(torch.zeros(3, 16, 16, device="meta")), "a tensor without plain numbers"),
+    (lambda m: m.restore(torch.zeros(3, 16, 16).to_sparse()), "a tensor without plain numbers"),
+    (lambda m: m.restore(pixels(3, 16, 16), seed="x"), "seed is 'x': expected a whole number"),
+    (lambda m: m.restore(pixels(3, 16, 16), seed=1.5), "seed is 1.5: expected a whole number"),
+    (lambda m: m.restore(pixels(3, 16, 16), sampler={"steps": 3}), "sampler is a dict: expected a SamplerConfig"),
+    (lambda m: m.restore(pixels(3, 16, 16), steps="3"), "sampler.steps is '3': expected a whole number"),
+    (lambda m: m.restore(pixels(3, 16, 16), steps=2.5), "sampler.steps is 2.5: expected a whole number"),
+    (lambda m: m.restore(pixels(3, 16, 16), steps=10**9), "sampler.steps is 1000000000: expected at most 10000"),
+    (lambda m: m.sample(torch.zeros(3, 16, 16)), "cloudy has 3 axes: expected (B, L, C, H, W)"),
+    (lambda m: EMRDM(load_preset("tiny")), "config is a Preset: expected a ModelConfig"),
+    (lambda m: EMRDM.load(None), "weights file is a NoneType: expected a path"),
+    (lambda m: EMRDM.load("a\0b"), "has a null character"),
+    (lambda m: m.save("/"), "/ is a folder: expected the name of a file to write"),
+    (lambda m: m.save("/no/such/folder/m.safetensors"), "cannot be written: No such file or directory"),
+    (lambda m: EMRDM.from_published(5, preset="tiny"), "checkpoint is a int: expected a path"),
+    (lambda m: EMRDM.from_preset(5), "preset is a int: expected a name or a .toml file"),
 ]
 
 

@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import final
 
+from emrdm.errors import ConfigError
+from emrdm.strict import check
+
 
 @final
 @dataclass(frozen=True)
@@ -16,6 +19,12 @@ class Results:
     protocol: str
     source: str
     scores: Mapping[str, float]
+
+    def __post_init__(self) -> None:
+        check(self, "results")
+        for name, score in self.scores.items():
+            if abs(score) == float("inf"):
+                raise ConfigError(f"results.scores.{name} is infinite: expected a number")
 
 
 @final
@@ -36,3 +45,6 @@ class ModelCard:
     licence: str = "unknown"
     training: str = ""
     results: tuple[Results, ...] = ()
+
+    def __post_init__(self) -> None:
+        check(self, "card")

@@ -13,6 +13,7 @@ from emrdm.diffusion.noise_levels import rho_schedule
 from emrdm.diffusion.samplers import Churn
 from emrdm.errors import ConfigError
 from emrdm.networks import Cost, NetworkConfig, check_channels, count
+from emrdm.strict import check
 
 Input = Literal["noisy", "cloudy", "aux"]
 Method = Literal["stochastic", "euler", "heun", "multistep"]
@@ -38,8 +39,9 @@ class Band:
     clip: bool = True
 
     def __post_init__(self) -> None:
-        if not self.low < self.high or self.high - self.low == float("inf"):
-            raise ConfigError(f"band {self.name!r} has low {self.low} and high {self.high}: expected low < high")
+        check(self, "band")
+        if not -1e30 <= self.low < self.high <= 1e30:
+            raise ConfigError(f"band {self.name!r} has low {self.low:g} and high {self.high:g}: expected low < high")
 
 
 @final
@@ -51,8 +53,11 @@ class TrainingNoise:
     p_std: float = 1.2
 
     def __post_init__(self) -> None:
-        if not self.p_std > 0:
-            raise ConfigError(f"training_noise.p_std is {self.p_std}: expected a positive number")
+        check(self, "training_noise")
+        if not -100 <= self.p_mean <= 100:
+            raise ConfigError(f"training_noise.p_mean is {self.p_mean:g}: expected -100 to 100")
+        if not 0 < self.p_std <= 100:
+            raise ConfigError(f"training_noise.p_std is {self.p_std:g}: expected above 0, to 100")
 
 
 @final
@@ -79,6 +84,7 @@ class SamplerConfig:
     t_max: float = 1e8
 
     def __post_init__(self) -> None:
+        check(self, "sampler")
         if self.steps > 10_000:
             raise ConfigError(f"sampler.steps is {self.steps}: expected at most 10000")
         self.schedule()
@@ -122,6 +128,7 @@ class ModelConfig:
     sampler: SamplerConfig = field(default_factory=SamplerConfig)
 
     def __post_init__(self) -> None:
+        check(self, "")
         if not self.bands:
             raise ConfigError("bands is empty: expected at least one band")
         if self.inputs[:1] != ("noisy",) or len(set(self.inputs)) != len(self.inputs):

@@ -6,11 +6,21 @@ what was wrong, where, and what was expected.
 
 from __future__ import annotations
 
+_LONGEST = 600
+
 
 class EmrdmError(Exception):
-    """Anything this package refuses or cannot do."""
+    """Anything this package refuses or cannot do.
+
+    Messages quote names and values from files, which may be long, have line breaks or steer a terminal: they are
+    shortened, and what cannot be printed is escaped.
+    """
 
     exit_code = 1
+
+    def __init__(self, message: str) -> None:
+        shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in message[: 2 * _LONGEST])
+        super().__init__(shown if len(shown) <= _LONGEST else shown[: _LONGEST - 3] + "...")
 
 
 class InputError(EmrdmError, ValueError):

@@ -9,6 +9,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from emrdm.errors import InputError
+
+
+def as_path(value: str | Path, what: str) -> Path:
+    """A path from what a user gave, or one line about what it is instead."""
+    if not isinstance(value, str | Path):
+        raise InputError(f"{what} is a {type(value).__name__}: expected a path")
+    if "\0" in str(value):
+        raise InputError(f"{what} {str(value)!r} has a null character: expected a path")
+    return Path(value)
+
 
 @contextmanager
 def atomic_path(path: Path) -> Iterator[Path]:
@@ -18,7 +29,12 @@ def atomic_path(path: Path) -> Iterator[Path]:
     old file or the new one, never a part of it. Callers that can should read the temporary file back before leaving.
     """
     path = Path(path)
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".partial", dir=path.parent)
+    if path.is_dir():
+        raise InputError(f"{path} is a folder: expected the name of a file to write")
+    try:
+        handle, name = tempfile.mkstemp(prefix=f".{path.name[:100]}.", suffix=".partial", dir=path.parent)
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path} cannot be written: {getattr(error, 'strerror', None) or error}") from None
     os.close(handle)
     temporary = Path(name)
     try:

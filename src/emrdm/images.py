@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime
 import logging
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -131,7 +132,9 @@ def _with_leading_axes(
     """float32 (B, L, C, H, W) from any layout the model takes."""
     multi = config.network.multi_temporal
     layouts = "(C, H, W), (L, C, H, W) or (B, L, C, H, W)" if multi else "(C, H, W) or (B, C, H, W)"
-    if not isinstance(x, np.ndarray | Tensor):
+    if isinstance(x, np.ma.MaskedArray):
+        raise InputError(f"{name} is a masked array: expected plain numbers; fill masked pixels, or see present=")
+    if not isinstance(x, np.ndarray | Tensor) or (isinstance(x, Tensor) and x.is_nested):
         raise InputError(f"{name} is a {type(x).__name__}: expected a numpy array or a torch tensor")
     if x.ndim not in (3, 4, 5) or (x.ndim == 5 and not multi):
         raise InputError(f"{name} has {x.ndim} axes, shape {tuple(x.shape)}: expected {layouts}")
@@ -155,8 +158,10 @@ def _with_leading_axes(
 
 def _as_float(x: np.ndarray | Tensor, name: str) -> Tensor:
     if isinstance(x, Tensor):
-        if x.is_complex() or x.dtype == torch.bool:
+        if x.is_complex() or x.is_quantized or x.dtype == torch.bool:
             raise InputError(f"{name} is of type {x.dtype}: expected real numbers")
+        if x.is_meta or x.layout != torch.strided:
+            raise InputError(f"{name} is a tensor without plain numbers ({x.layout}, {x.device}): expected a dense one")
         return x.detach().to(torch.float32)
     if x.dtype.kind not in "uif":
         raise InputError(f"{name} is of type {x.dtype}: expected real numbers")
@@ -191,11 +196,15 @@ def _auxiliary(
 def _presence(
     present: np.ndarray | Tensor | Sequence[bool], batch: int, count: int, device: torch.device | str
 ) -> Tensor:
-    mask = torch.as_tensor(present if isinstance(present, Tensor) else np.asarray(present))
-    if mask.dtype != torch.bool or mask.shape not in ((count,), (batch, count)):
+    try:
+        array = present.cpu().numpy() if isinstance(present, Tensor) else np.asarray(present)
+    except (ValueError, NotImplementedError):  # ragged lists, tensors without data
+        array = np.empty(0)
+    if array.dtype != np.bool_ or array.shape not in ((count,), (batch, count)):
         raise InputError(
-            f"present is {mask.dtype} of shape {tuple(mask.shape)}: expected true or false for each of {count} frames"
+            f"present is {array.dtype} of shape {array.shape}: expected true or false for each of {count} frames"
         )
+    mask = torch.from_numpy(array.copy())
     mask = mask.to(device).expand(batch, count)
     if not bool(mask.any(1).all()):
         raise InputError("present leaves a sample without any frame: expected at least one")
@@ -236,19 +245,38 @@ def _check_finite(x: Tensor, present: Tensor | None, name: str, bands: Sequence[
 
 def _date_order(config: ModelConfig, dates: Sequence[Date], count: int) -> Tensor:
     """The frames' order in time: noise is drawn by rank, so that the order they are given in makes no difference."""
+    if not isinstance(dates, list | tuple | np.ndarray) or np.ndim(dates) == 0:
+        raise InputError(f"dates is a {type(dates).__name__}: expected a list with one date a frame")
     if not config.network.multi_temporal:
         raise InputError(f"{len(dates)} dates were given: this model restores one image at a time")
     if len(dates) != count:
         raise InputError(f"{len(dates)} dates were given for {count} frames: expected one a frame")
-    try:
-        keys = [np.datetime64(date) if isinstance(date, str | datetime.date) else date for date in dates]
-        ranks = sorted(range(count), key=lambda i: keys[i])
-    except (TypeError, ValueError) as error:
-        raise InputError(f"dates cannot be ordered: {error}; expected dates such as '2024-05-01'") from None
+    times = [_time(date) for date in dates]
+    if len({type(time) for time in times}) > 1:
+        raise InputError("dates are of different kinds: expected all calendar dates or all numbers")
+    ranks = sorted(range(count), key=times.__getitem__)
     for before, after in pairwise(ranks):
-        if keys[before] == keys[after]:
+        if times[before] == times[after]:
             raise InputError(f"date {dates[after]} was given twice: expected one frame a date")
     return torch.tensor(ranks)
+
+
+def _time(date: Date) -> datetime.datetime | float:
+    """A date as something that can be ordered: a moment in UTC, or a finite number."""
+    try:
+        if isinstance(date, np.datetime64):
+            date = str(date.astype("datetime64[us]"))
+        if isinstance(date, str):
+            date = datetime.datetime.fromisoformat(date)
+        if isinstance(date, datetime.date):
+            moment = date if isinstance(date, datetime.datetime) else datetime.datetime(date.year, date.month, date.day)
+            return moment.astimezone(datetime.UTC).replace(tzinfo=None) if moment.tzinfo else moment
+        number = float(date)
+    except (TypeError, ValueError, OverflowError):
+        number = math.nan
+    if not math.isfinite(number) or isinstance(date, bool):
+        raise InputError(f"date {date!r} is not a date: expected one such as '2024-05-01', or a number")
+    return number
 
 
 def _names(bands: Sequence[Band]) -> str:

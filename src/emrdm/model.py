@@ -16,7 +16,8 @@ from emrdm.card import ModelCard
 from emrdm.config import ModelConfig, SamplerConfig
 from emrdm.diffusion import Denoiser, Process, euler, heun, multistep, stochastic, training_losses
 from emrdm.diffusion.samplers import Callback, NoiseSource
-from emrdm.errors import InputError, WeightsError
+from emrdm.errors import ConfigError, InputError, WeightsError
+from emrdm.files import as_path
 from emrdm.images import Array, Date, prepare
 from emrdm.networks import HDiT, TemporalHDiT
 from emrdm.noise import Window, fold, normal
@@ -47,6 +48,10 @@ class EMRDM:
                 saved.
             card: where the weights come from.
         """
+        if not isinstance(config, ModelConfig):
+            raise ConfigError(
+                f"config is a {type(config).__name__}: expected a ModelConfig, such as load_preset(...).model"
+            )
         self.config = config
         self.card = card or ModelCard()
         self.network = network or networks.build(config.network, config.in_channels, config.out_channels)
@@ -60,13 +65,13 @@ class EMRDM:
         """A freshly initialised model of a preset, by name or ``.toml`` file; the same seed gives the same weights."""
         preset = load_preset(name)
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
+            torch.manual_seed(fold(seed, 0) >> 1)  # any whole number will do
             return cls(preset.model, card=ModelCard(title=preset.title))
 
     @classmethod
     def load(cls, path: str | Path) -> EMRDM:
         """A model from its weights file; the file says what it is, and is verified."""
-        header, state = weights.load(Path(path))
+        header, state = weights.load(as_path(path, "weights file"))
         return cls._with_state(header.config, header.card, state)
 
     @classmethod
@@ -82,7 +87,7 @@ class EMRDM:
             licence: of those weights, for the model card.
             source: where they come from, for the model card.
         """
-        found = load_preset(preset)
+        path, found = as_path(path, "checkpoint"), load_preset(preset)
         with torch.device("meta"):
             buffers = [
                 name
@@ -90,13 +95,13 @@ class EMRDM:
                     found.model.network, found.model.in_channels, found.model.out_channels
                 ).named_buffers()
             ]
-        state = published.read_checkpoint(Path(path), found.model, buffers, ema=ema)
+        state = published.read_checkpoint(path, found.model, buffers, ema=ema)
         if not all(bool(torch.isfinite(tensor).all()) for tensor in state.values()):
             raise WeightsError(f"{path}: weights hold NaN or infinite values")
         kind = "averaged" if ema else "live"
         card = ModelCard(
             title=found.title,
-            source=source or f"converted from published checkpoint {Path(path).name}, {kind} weights",
+            source=source or f"converted from published checkpoint {path.name}, {kind} weights",
             licence=licence,
         )
         return cls._with_state(found.model, card, state)
@@ -123,12 +128,12 @@ class EMRDM:
             raise WeightsError(
                 f"a model with process {type(self.process).__name__} cannot be saved: the file could not describe it"
             )
-        weights.save(Path(path), self.config, self.card, self.network.state_dict(), dtype=dtype)
+        weights.save(as_path(path, "weights file"), self.config, self.card, self.network.state_dict(), dtype=dtype)
 
     def to_published(self, path: str | Path) -> None:
         """Write the weights as a checkpoint in the published layout."""
         published.write_checkpoint(
-            Path(path), self.network.state_dict(), [name for name, _ in self.network.named_buffers()]
+            as_path(path, "checkpoint"), self.network.state_dict(), [name for name, _ in self.network.named_buffers()]
         )
 
     def push_to_hub(self, repository: str, *, dtype: torch.dtype = torch.float32, private: bool = True) -> str:
@@ -183,7 +188,7 @@ class EMRDM:
             ``cloudy``; values are not clipped.
         """
         frames = prepare(self.config, cloudy, aux, dates=dates, present=present, scaled=scaled, device=self.device)
-        sampler = sampler or self.config.sampler
+        sampler = _sampler(sampler, self.config.sampler)
         if steps is not None:
             sampler = dataclasses.replace(sampler, steps=steps)
         restored = self.sample(
@@ -206,13 +211,15 @@ class EMRDM:
 
         ``noise(draw)`` replaces the position-keyed noise of ``seed``.
         """
-        sampler = sampler or self.config.sampler
+        sampler = _sampler(sampler, self.config.sampler)
+        if cloudy.ndim != 5:
+            raise InputError(f"cloudy has {cloudy.ndim} axes: expected (B, L, C, H, W); restore takes other layouts")
         if noise is None:
             noise = _noise_by_position(cloudy, seed)
         training = self.network.training
         self.network.eval()
         try:
-            with torch.inference_mode():
+            with torch.no_grad():
                 denoiser = self.denoiser(cloudy, aux, present=present)
                 times = self.process.t(torch.tensor(sampler.schedule(), dtype=torch.float64)).tolist()
                 if sampler.method == "stochastic":
@@ -237,9 +244,12 @@ class EMRDM:
             if any(part is None for part in parts):
                 raise InputError("aux is missing: this model needs auxiliary bands")
             stacked = torch.cat([part for part in parts if part is not None], dim=2)
+            stacked = stacked.to(
+                self.network.patch_in.proj.weight.dtype
+            )  # a network turned to half precision works too
             if isinstance(self.network, TemporalHDiT):
-                return self.network(stacked, c_noise, present)
-            return self.network(stacked.squeeze(1), c_noise)
+                return self.network(stacked, c_noise, present).to(x.dtype)
+            return self.network(stacked.squeeze(1), c_noise).to(x.dtype)
 
         return Denoiser(network, self.process, self.config.preconditioning, present)
 
@@ -258,6 +268,14 @@ class EMRDM:
         ``clear`` is (B, C, H, W), ``cloudy`` and ``noise`` are (B, L, C, H, W), ``sigma`` is (B,).
         """
         return training_losses(self.denoiser(cloudy, aux, present=present), clear, cloudy, sigma, noise)
+
+
+def _sampler(asked: SamplerConfig | None, default: SamplerConfig) -> SamplerConfig:
+    if asked is not None and not isinstance(asked, SamplerConfig):
+        raise InputError(
+            f"sampler is a {type(asked).__name__}: expected a SamplerConfig, such as SamplerConfig(steps=8)"
+        )
+    return asked or default
 
 
 def _noise_by_position(like: Tensor, seed: int) -> NoiseSource:

@@ -15,11 +15,14 @@ outside of ``torch.compile``: a compiler may fuse a product and a sum into one r
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Sequence
 from typing import NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
+
+from emrdm.errors import InputError
 
 _MASK = 0xFFFFFFFF
 _MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
@@ -43,7 +46,10 @@ def fold(key: int, *data: int) -> int:
 
     ``fold(seed, sample, step)`` and ``fold(seed, step, sample)`` are unrelated streams.
     """
-    key &= (1 << 64) - 1
+    try:
+        key = operator.index(key) & ((1 << 64) - 1)
+    except TypeError:
+        raise InputError(f"seed is {key!r}: expected a whole number") from None
     for number in data:
         words = (number & _MASK, (number >> 32) & _MASK, 0x454D5244, 0)  # third word: "EMRD", apart from pixel counters
         low, high, _, _ = _philox(words, (key & _MASK, key >> 32))

@@ -8,6 +8,7 @@ computed: averaged parameters, live buffers.
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -94,9 +95,10 @@ def _state_dict(path: Path) -> dict[str, Tensor]:
     except OSError as error:
         raise WeightsError(f"{path} cannot be read: {error.strerror or error}") from None
     except Exception as error:  # the restricted unpickler meets damaged data with any kind of error
-        reason = str(error).split("\n", 1)[0].strip()
+        wanted = re.search(r"(?:GLOBAL|global:?) ([\w.]+)", str(error))
+        reason = f"it asks for {wanted[1]}" if wanted else "it is damaged, or not a checkpoint"
         raise WeightsError(
-            f"{path} holds more than plain tensors, or is damaged, and is not opened: {reason}"
+            f"{path} cannot be read as plain tensors, and nothing else is done with it: {reason}"
         ) from None
     state = content.get("state_dict") if isinstance(content, dict) else None
     if not isinstance(state, dict) or not all(
@@ -104,6 +106,13 @@ def _state_dict(path: Path) -> dict[str, Tensor]:
     ):
         raise WeightsError(f"{path}: no table of tensors called 'state_dict': not a published EMRDM checkpoint")
     return state
+
+
+def _is_plain(value: object) -> bool:
+    """Whether a value is a dense tensor of numbers that are really there."""
+    if not isinstance(value, Tensor) or value.is_nested or value.is_quantized or value.is_complex():
+        return False
+    return value.layout == torch.strided and not value.is_meta
 
 
 def _check_fit(path: Path, config: ModelConfig, shapes: Mapping[str, tuple[int, ...]]) -> None:

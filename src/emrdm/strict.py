@@ -21,6 +21,14 @@ T = TypeVar("T")
 _NAMES = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
 
 
+def check(value: Any, where: str) -> None:
+    """Hold a dataclass built by hand to the rules of :func:`parse`; call it from ``__post_init__``."""
+    hints = typing.get_type_hints(type(value))
+    for field in dataclasses.fields(value):
+        checked = _value(hints[field.name], getattr(value, field.name), _join(where, field.name))
+        object.__setattr__(value, field.name, checked)  # whole numbers become real ones, lists tuples
+
+
 def parse(cls: type[T], data: object, where: str = "") -> T:
     """Build the dataclass ``cls`` from a dictionary; ``where`` is the path that messages start with."""
     if not isinstance(data, Mapping):
@@ -59,9 +67,11 @@ def merge(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]
 
 def nested(dotted: Mapping[str, Any]) -> dict[str, Any]:
     """{"sampler.steps": 5} -> {"sampler": {"steps": 5}}."""
+    if not isinstance(dotted, Mapping):
+        raise ConfigError(f"changes are {_describe(dotted)}: expected a table of dotted keys")
     result: dict[str, Any] = {}
     for path, value in dotted.items():
-        for key in reversed(path.split(".")):
+        for key in reversed(str(path).split(".")):
             value = {key: value}
         result = merge(result, value)
     return result
@@ -69,14 +79,16 @@ def nested(dotted: Mapping[str, Any]) -> dict[str, Any]:
 
 def nearest(word: object, known: Iterable[str]) -> str:
     """End of a message about an unknown word: did you mean ...?, or what there is to choose from."""
-    known = list(known)
-    close = difflib.get_close_matches(str(word), known, n=1, cutoff=0.5)
+    known, word = list(known), str(word)[:100]  # the comparison is slow on long texts
+    close = difflib.get_close_matches(word, known, n=1, cutoff=0.5)
     return f"; did you mean {close[0]!r}?" if close else f": expected one of {', '.join(known)}"
 
 
-def _value(hint: Any, value: object, where: str) -> Any:
-    if hint is Any:
+def _value(hint: Any, value: Any, where: str) -> Any:
+    if hint is Any or (isinstance(hint, type) and dataclasses.is_dataclass(hint) and isinstance(value, hint)):
         return value
+    if hasattr(value, "dtype") and getattr(value, "ndim", None) == 0:  # a number from numpy or torch
+        value = value.item()
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if dataclasses.is_dataclass(hint):
         return parse(hint, value, where)  # type: ignore[arg-type]
@@ -94,7 +106,7 @@ def _value(hint: Any, value: object, where: str) -> Any:
             raise ConfigError(f"{where} is {_describe(value)}: expected a table")
         return {str(key): _value(arguments[1], item, _join(where, key)) for key, item in value.items()}
     if origin is typing.Literal:
-        if value not in arguments:
+        if not isinstance(value, str) or value not in arguments:
             raise ConfigError(f"{where} is {value!r}{nearest(value, map(str, arguments))}")
         return value
     if origin in (typing.Union, types.UnionType):
@@ -102,7 +114,7 @@ def _value(hint: Any, value: object, where: str) -> Any:
             return None
         (inner_hint,) = (argument for argument in arguments if argument is not type(None))
         return _value(inner_hint, value, where)
-    if hint is float and isinstance(value, int) and not isinstance(value, bool):
+    if hint is float and isinstance(value, int) and not isinstance(value, bool) and abs(value) < 1 << 1000:
         return float(value)
     if not isinstance(value, hint) or (isinstance(value, bool) and hint is not bool):
         raise ConfigError(f"{where} is {_describe(value)}: expected {_NAMES.get(hint, hint.__name__)}")
@@ -112,7 +124,10 @@ def _value(hint: Any, value: object, where: str) -> Any:
 
 
 def _describe(value: object) -> str:
-    text = repr(value)
+    try:
+        text = repr(value)
+    except ValueError:  # Python refuses to print whole numbers of thousands of digits
+        text = "a huge number"
     return text if len(text) <= 60 else text[:57] + "..."
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,6 +26,7 @@ from emrdm.strict import dump, parse
 
 FORMAT = 1
 _KEY = "emrdm"
+_LONGEST_HEADER = 1 << 20  # characters; a real one has a few thousand
 _DTYPES = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
 
 
@@ -91,7 +93,7 @@ def check_state(where: str, config: ModelConfig, shapes: Mapping[str, tuple[int,
     """Refuse a state that is not exactly the network's: nothing missing, nothing extra, every shape right."""
     # Counted first: a hostile configuration must not make us build a huge network, not even an empty one.
     cost = config.cost()
-    size = sum(torch.Size(shape).numel() for shape in shapes.values())
+    size = sum(math.prod(shape) for shape in shapes.values())
     expected = expected_shapes(config) if cost.parameters + cost.buffers < 4 * size + 1_000_000 else None
     if expected is None:
         raise WeightsError(f"{where}: {size:,} numbers for a network of {cost.parameters + cost.buffers:,}")
@@ -134,7 +136,7 @@ def _content(path: Path, metadata: Mapping[str, str] | None) -> dict[str, Any]:
             "emrdm convert)"
         )
     try:
-        content = json.loads(text)
+        content = json.loads(text) if len(text) <= _LONGEST_HEADER else None
     except (ValueError, RecursionError):
         raise WeightsError(f"{path}: the header entry {_KEY!r} is not JSON") from None
     if not isinstance(content, dict) or not isinstance(content.get("format"), int):
@@ -153,10 +155,9 @@ def _open(path: Path) -> Any:
     try:
         with Path(path).open("rb") as stream:
             start = stream.read(4)
-    except OSError as error:
-        raise WeightsError(f"{path} cannot be read: {error.strerror}") from None
-    try:
         return safe_open(path, framework="pt")
+    except (OSError, ValueError) as error:
+        raise WeightsError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
     except SafetensorError as error:
         if start[:2] == b"PK" or start[:1] == b"\x80":
             raise WeightsError(

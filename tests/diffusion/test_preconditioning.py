@@ -119,10 +119,10 @@ def test_frames_may_differ_between_samples():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"sigma_data": 0.0}, "sigma_data is 0.0: expected a positive number"),
-        ({"sigma_mu": -1.0}, "sigma_mu is -1.0"),
+        ({"sigma_data": 0.0}, "sigma_data is 0: expected 1e-6 to 1e6"),
+        ({"sigma_mu": -1.0}, "sigma_mu is -1: expected 0 to 1e6"),
         ({"sigma_cov": 1.1}, "sigma_cov is 1.1: a covariance cannot exceed"),
-        ({"sigma_cov": float("nan")}, "sigma_cov is nan"),
+        ({"sigma_cov": float("nan")}, "sigma_cov is NaN"),
     ],
 )
 def test_impossible_statistics_are_refused(arguments, message):

@@ -1,10 +1,13 @@
 """Presets against the paper's own tables, and strict loading."""
 
 import re
+import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from emrdm.config import SamplerConfig
 from emrdm.errors import ConfigError
 from emrdm.presets import load_preset, preset_names
 from emrdm.strict import dump, parse
@@ -182,6 +185,56 @@ def test_mistakes_are_named(tmp_path, text, message):
         load_preset(path)
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a = " + "[" * 5000 + "]" * 5000,
+        "a." * 8_000 + "b = 1",
+        "a" * 20_000 + " = 1",
+        "a = " + "9" * 5000,
+        'base = "tiny"\n[model]\nframes = ' + "9" * 4000,
+        'base = "tiny"\n[model.process]\nalpha = ' + "9" * 4000,
+        'base = "tiny"\n[model.preconditioning]\nsigma_data = 1e308',
+        'base = "tiny"\n[model.sampler]\nrho = 1e-300',
+        'base = "tiny"\n[model.sampler]\nmethod = "' + "x" * 10_000 + '"',
+        'base = "tiny"\n"line\\nbreak\\u001b[31m" = 1',
+        'base = "\\u0000.toml"',
+    ],
+)
+def test_hostile_files_are_refused_at_once_in_one_short_line(tmp_path, text):
+    path = tmp_path / "mine.toml"
+    path.write_text(text)
+    start = time.perf_counter()
+    with pytest.raises(ConfigError) as caught:
+        load_preset(path)
+    assert time.perf_counter() - start < 5
+    assert str(caught.value).isprintable()
+    assert len(str(caught.value)) <= 600
+
+
+@pytest.mark.parametrize("content", [b"\xff\xfe\x00", b"\x00" * 100])
+def test_files_that_are_not_text_are_refused(tmp_path, content):
+    path = tmp_path / "mine.toml"
+    path.write_bytes(content)
+    with pytest.raises(ConfigError, match=r"mine\.toml"):
+        load_preset(path)
+
+
+def test_configurations_built_by_hand_are_as_strict():
+    assert SamplerConfig(sigma_max=np.float32(50)).sigma_max == 50.0
+    assert isinstance(SamplerConfig(sigma_max=80).sigma_max, float)
+    for arguments, message in (
+        ({"steps": "5"}, "sampler.steps is '5': expected a whole number"),
+        ({"churn": None}, "sampler.churn is None: expected a number"),
+        ({"method": ["euler"]}, "sampler.method is ['euler']"),
+        ({"rho": np.array([1, 2])}, "sampler.rho is array([1, 2]): expected a number"),
+        ({"churn": 1e300}, "expected 0 to 1e6"),
+    ):
+        with pytest.raises(ConfigError) as caught:
+            SamplerConfig(**arguments)
+        assert message in str(caught.value)
 
 
 def test_a_preset_cannot_build_on_itself(tmp_path):

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from emrdm.errors import ConfigError
+from emrdm.strict import check
 
 
 class Factors(NamedTuple):
@@ -43,10 +44,11 @@ class Preconditioning:
     sigma_cov: float = 0.9
 
     def __post_init__(self) -> None:
-        if not 0 < self.sigma_data < float("inf"):
-            raise ConfigError(f"preconditioning.sigma_data is {self.sigma_data}: expected a positive number")
-        if not 0 <= self.sigma_mu < float("inf"):
-            raise ConfigError(f"preconditioning.sigma_mu is {self.sigma_mu}: expected a number of 0 or more")
+        check(self, "preconditioning")
+        if not 1e-6 <= self.sigma_data <= 1e6:
+            raise ConfigError(f"preconditioning.sigma_data is {self.sigma_data:g}: expected 1e-6 to 1e6")
+        if not 0 <= self.sigma_mu <= 1e6:
+            raise ConfigError(f"preconditioning.sigma_mu is {self.sigma_mu:g}: expected 0 to 1e6")
         if not abs(self.sigma_cov) <= self.sigma_data * self.sigma_mu:
             raise ConfigError(
                 f"preconditioning.sigma_cov is {self.sigma_cov}: a covariance cannot exceed "

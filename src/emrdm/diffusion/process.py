@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from emrdm.errors import ConfigError
+from emrdm.strict import check
 
 
 def per_sample(value: Tensor, like: Tensor) -> Tensor:
@@ -128,8 +129,9 @@ class MeanReverting(Process):
     alpha: float = 3.0
 
     def __post_init__(self) -> None:
-        if not 0 <= self.alpha < float("inf"):
-            raise ConfigError(f"process.alpha is {self.alpha}: expected a finite number of 0 or more")
+        check(self, "process")
+        if not 0 <= self.alpha <= 1e6:
+            raise ConfigError(f"process.alpha is {self.alpha:g}: expected 0 to 1e6")
 
     def s(self, t: Tensor) -> Tensor:  # noqa: D102
         return 1 / (1 + self.alpha * t)

@@ -21,6 +21,7 @@ from torch import Tensor
 
 from emrdm.diffusion.process import Process
 from emrdm.errors import ConfigError
+from emrdm.strict import check
 
 Denoise = Callable[[Tensor, Tensor], Tensor]
 NoiseSource = Callable[[int], Tensor]
@@ -52,14 +53,13 @@ class Churn:
     t_max: float = math.inf
 
     def __post_init__(self) -> None:
-        for name, value in (
-            ("churn", self.amount),
-            ("noise", self.noise),
-            ("t_min", self.t_min),
-            ("t_max", self.t_max),
-        ):
+        check(self, "sampler")
+        for name, value in (("churn", self.amount), ("noise", self.noise)):
+            if not 0 <= value <= 1e6:
+                raise ConfigError(f"sampler.{name} is {value:g}: expected 0 to 1e6")
+        for name, value in (("t_min", self.t_min), ("t_max", self.t_max)):
             if not value >= 0:
-                raise ConfigError(f"sampler.{name} is {value}: expected a number of 0 or more")
+                raise ConfigError(f"sampler.{name} is {value:g}: expected a number of 0 or more")
 
     def gamma(self, t: float, steps: int) -> float:
         """Relative increase of t, S_churn / N inside [S_tmin, S_tmax] and without EDM's cap (Algorithm 2, line 5)."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import final
 
 from emrdm.errors import ConfigError
+from emrdm.strict import check
 
 # Wide enough for any network that fits a machine; narrow enough that a hostile file cannot make us build forever.
 _LIMITS = {"width": 16_384, "depth": 256, "levels": 8, "patch": 64, "channels": 4_096}
@@ -46,6 +47,7 @@ class NetworkConfig:
     temporal_key_channels: int = 48
 
     def __post_init__(self) -> None:
+        check(self, "network")
         if not self.dropout:
             object.__setattr__(self, "dropout", (0.0,) * self.levels)
         self._check_levels()

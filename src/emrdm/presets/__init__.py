@@ -18,6 +18,7 @@ from emrdm.errors import ConfigError
 from emrdm.strict import dump, merge, nearest, nested, parse
 
 _NOT_PRESETS = ("studies",)
+_LARGEST = 16_384  # bytes of a preset; reading hostile TOML takes quadratic time
 
 
 @final
@@ -72,18 +73,23 @@ def preset_names() -> list[str]:
 
 def load_preset(name: str | Path) -> Preset:
     """A preset by name, or from a ``.toml`` file that may build on one with ``base = "name"``."""
+    if not isinstance(name, str | Path):
+        raise ConfigError(f"preset is a {type(name).__name__}: expected a name or a .toml file")
     return parse(Preset, _resolve(str(name), seen=()))
 
 
 def _resolve(name: str, seen: tuple[str, ...]) -> dict[str, Any]:
     """The raw tables of a preset with its bases merged in."""
-    if name in seen:
-        raise ConfigError(f"preset {name!r} builds on itself: {' -> '.join((*seen, name))}")
+    if name in seen or len(seen) > 20:
+        raise ConfigError(f"preset {name!r} builds on itself, or on too many others: {' -> '.join((*seen, name))}")
     if name.endswith(".toml"):
         try:
-            text = Path(name).read_text("utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(f"{name} cannot be read: {error}") from None
+            size = Path(name).stat().st_size
+            text = Path(name).read_text("utf-8") if size <= _LARGEST else ""
+        except (OSError, ValueError) as error:  # also names and contents that are not text
+            raise ConfigError(f"{name} cannot be read: {getattr(error, 'strerror', None) or error}") from None
+        if size > _LARGEST:
+            raise ConfigError(f"{name} has {size:,} bytes: a preset has at most {_LARGEST:,}")
     elif name in preset_names():
         text = files(__name__).joinpath(f"{name}.toml").read_text("utf-8")
     else:
@@ -103,5 +109,5 @@ def read_toml(text: str, name: str) -> dict[str, Any]:
     """Parse, with one line that names the file when it is not TOML."""
     try:
         return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # TOMLDecodeError is a ValueError, and so is a number too long
         raise ConfigError(f"{name}: not valid TOML: {error}") from None

@@ -87,7 +87,7 @@ def study_names() -> list[str]:
 def load_study(name: str) -> Study:
     """A study by name."""
     studies = _all_studies()
-    if name not in studies:
+    if not isinstance(name, str) or name not in studies:
         raise ConfigError(f"unknown study {name!r}{nearest(name, studies)}")
     return parse(Study, studies[name], name)
 
