@@ -329,6 +329,7 @@ BAD_MONO += [
     (lambda m: EMRDM(load_preset("tiny")), "config is a Preset: expected a ModelConfig"),
     (lambda m: EMRDM.load(None), "weights file is a NoneType: expected a path"),
     (lambda m: EMRDM.load("a\0b"), "has a null character"),
+    (lambda m: m.to("nonsense"), "device 'nonsense' cannot be used"),
     (lambda m: m.save("/"), "/ is a folder: expected the name of a file to write"),
     (lambda m: m.save("/no/such/folder/m.safetensors"), "cannot be written: No such file or directory"),
     (lambda m: EMRDM.from_published(5, preset="tiny"), "checkpoint is a int: expected a path"),

@@ -145,7 +145,10 @@ class EMRDM:
 
     def to(self, device: torch.device | str) -> EMRDM:
         """Move the network; returns the model."""
-        self.network.to(device)
+        try:
+            self.network.to(device)
+        except (RuntimeError, AssertionError, TypeError) as error:
+            raise InputError(f"device {device!r} cannot be used: {error}") from None
         return self
 
     @property
@@ -243,10 +246,8 @@ class EMRDM:
             parts = [x if name == "noisy" else images[name] for name in self.config.inputs]
             if any(part is None for part in parts):
                 raise InputError("aux is missing: this model needs auxiliary bands")
-            stacked = torch.cat([part for part in parts if part is not None], dim=2)
-            stacked = stacked.to(
-                self.network.patch_in.proj.weight.dtype
-            )  # a network turned to half precision works too
+            dtype = self.network.patch_in.proj.weight.dtype  # a network turned to half precision works too
+            stacked = torch.cat([part for part in parts if part is not None], dim=2).to(dtype)
             if isinstance(self.network, TemporalHDiT):
                 return self.network(stacked, c_noise, present).to(x.dtype)
             return self.network(stacked.squeeze(1), c_noise).to(x.dtype)

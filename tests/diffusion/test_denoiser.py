@@ -38,9 +38,10 @@ def test_with_f_zero_it_is_the_mean_times_c_skip():
 def test_missing_frames_count_as_left_out():
     x, t = torch.randn(2, 4, 3, 5, 5), torch.tensor([0.3, 2.0])
     present = torch.tensor([[True, False, True, True], [False, True, False, True]])
+    x[~present] = float("nan")
 
     def masked(x, c_noise):
-        return network(x * present[:, :, None, None, None], c_noise)
+        return network(x.masked_fill(~present[:, :, None, None, None], 0), c_noise)
 
     found = Denoiser(masked, **PARTS, present=present)(x, t)
     for b in range(2):

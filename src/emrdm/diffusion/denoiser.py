@@ -53,5 +53,6 @@ class Denoiser:
     def _mean_over_frames(self, x: Tensor) -> Tensor:
         if self.present is None:
             return x.mean(1)
-        present = per_sample(self.present, x)
-        return (x * present).sum(1) / present.sum(1)
+        missing = ~self.present.reshape(self.present.shape + (1,) * (x.ndim - 2))
+        count = per_sample(self.present.sum(1), x[:, 0])
+        return x.masked_fill(missing, 0).sum(1) / count  # filled, not multiplied: NaN times 0 is NaN

@@ -20,7 +20,7 @@ TILE = 8
 # Bytes of keys cut out at a time. On a CPU the working set should stay in the cache, and glibc returns blocks over
 # 32 MB to the system at every free, which costs more than the attention itself. A GPU wants few, large launches.
 CPU_BUDGET = 4 << 20
-GPU_BUDGET = 256 << 20
+GPU_BUDGET = 64 << 20
 
 
 class _Axis(NamedTuple):
