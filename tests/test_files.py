@@ -1,10 +1,13 @@
 """Files that are either absent or complete."""
 
-import hashlib
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
-from emrdm.files import atomic_path, sha256
+from emrdm.files import atomic_path
 
 
 def test_a_file_appears_when_the_block_ends_well(tmp_path):
@@ -33,9 +36,41 @@ def test_nothing_changes_when_it_does_not(tmp_path, error):
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_sha256_from_any_byte_on(tmp_path):
-    path = tmp_path / "a.bin"
-    data = bytes(range(256)) * 10_000
-    path.write_bytes(data)
-    assert sha256(path) == hashlib.sha256(data).hexdigest()
-    assert sha256(path, start=1000) == hashlib.sha256(data[1000:]).hexdigest()
+def test_what_a_killed_process_left_is_removed_and_what_a_running_one_writes_is_not(tmp_path):
+    path = tmp_path / "a.txt"
+    with atomic_path(path) as temporary:
+        ours = temporary.name
+        dead = subprocess.Popen([sys.executable, "-c", ""])
+        dead.wait()
+        stale = tmp_path / ours.replace(f"-{os.getpid()}-", f"-{dead.pid}-")
+        foreign = tmp_path / ours.replace(".partial", ".other")
+        stale.touch()
+        foreign.touch()
+        with atomic_path(path) as second:
+            assert temporary.exists()
+            assert not stale.exists()
+            assert foreign.exists()
+            second.write_text("second")
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == sorted([foreign.name, "a.txt"])
+
+
+def test_a_link_stays_a_link_and_permissions_stay_what_they_were(tmp_path):
+    target, link = tmp_path / "target.txt", tmp_path / "link.txt"
+    target.write_text("old")
+    target.chmod(0o600)
+    link.symlink_to(target)
+    with atomic_path(link) as temporary:
+        temporary.write_text("new")
+    assert link.is_symlink()
+    assert target.read_text() == "new"
+    assert target.stat().st_mode & 0o777 == 0o600
+
+
+def test_the_data_reaches_the_disk_before_it_takes_its_name(tmp_path, monkeypatch):
+    events = []
+    monkeypatch.setattr("os.fsync", lambda descriptor: events.append("sync"))
+    original = Path.replace
+    monkeypatch.setattr(Path, "replace", lambda self, target: (events.append("replace"), original(self, target))[1])
+    with atomic_path(tmp_path / "a.txt") as temporary:
+        temporary.write_text("new")
+    assert events == ["sync", "replace", "sync"]

@@ -325,7 +325,7 @@ BAD_MONO += [
     (lambda m: m.restore(pixels(3, 16, 16), steps="3"), "sampler.steps is '3': expected a whole number"),
     (lambda m: m.restore(pixels(3, 16, 16), steps=2.5), "sampler.steps is 2.5: expected a whole number"),
     (lambda m: m.restore(pixels(3, 16, 16), steps=10**9), "sampler.steps is 1000000000: expected at most 10000"),
-    (lambda m: m.sample(torch.zeros(3, 16, 16)), "cloudy has 3 axes: expected (B, L, C, H, W)"),
+    (lambda m: m.sample(torch.zeros(3, 16, 16)), "cloudy is not a tensor (B, L, C, H, W)"),
     (lambda m: EMRDM(load_preset("tiny")), "config is a Preset: expected a ModelConfig"),
     (lambda m: EMRDM.load(None), "weights file is a NoneType: expected a path"),
     (lambda m: EMRDM.load("a\0b"), "has a null character"),

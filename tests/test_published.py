@@ -3,6 +3,7 @@
 import json
 import os
 import pickle
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -85,7 +86,7 @@ def test_every_published_name_and_shape_is_imported_and_exported_identically(nam
     own = model.network.state_dict()
     assert [(key, list(tensor.shape)) for key, tensor in own.items()] == [(e["name"], e["shape"]) for e in entries]
 
-    back = published_state(own, [key for key, _ in model.network.named_buffers()])
+    back = published_state(model.config, own)
     assert list(back) == list(state)
     for key, tensor in state.items():
         assert back[key].shape == tensor.shape
@@ -102,7 +103,13 @@ def refusal(path, preset="tiny", **options):
 
 def test_a_wrong_preset_is_refused_and_the_right_one_named(checkpoint):
     message = refusal(checkpoint[0], preset="cuhk-cr1")
-    assert message.endswith("; preset 'tiny' fits")
+    assert message.endswith("; presets that fit: tiny")
+
+
+def test_presets_of_data_sets_are_recommended_before_ablations(tmp_path):
+    path = tmp_path / "their.ckpt"
+    torch.save({"state_dict": {LIVE + e["name"]: torch.zeros(e["shape"]) for e in listed("sen2_mtc_new")}}, path)
+    assert "presets that fit: sen2-mtc-new, config-c" in refusal(path, preset="cuhk-cr1")
 
 
 @pytest.mark.parametrize(
@@ -149,9 +156,50 @@ def test_code_in_a_checkpoint_is_never_run(checkpoint, tmp_path):
     assert refusal(path).endswith(
         "cannot be read as plain tensors, and nothing else is done with it: it asks for posix.system"
     )
+    torch.save({"state_dict": state, "callbacks": Path("x")}, path)
+    assert "it asks for pathlib" in refusal(path)
     path.write_bytes(pickle.dumps({"state_dict": Bomb(crater)}))
-    assert "cannot be read as plain tensors" in refusal(path)
+    assert "is not a checkpoint: expected a zip archive" in refusal(path)
     assert not crater.exists()
+
+
+def test_a_flipped_bit_is_noticed(checkpoint):
+    """torch does not look at the checksums of the archive."""
+    path, _ = checkpoint
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+    assert "is damaged: the checksum of" in refusal(path)
+
+
+def test_compressed_archives_are_refused_before_they_are_unpacked(tmp_path):
+    path = tmp_path / "bomb.ckpt"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("a/data.pkl", b"\x80\x02}." + bytes(50_000_000))
+    assert path.stat().st_size < 100_000
+    assert "is compressed" in refusal(path)
+
+
+def test_tuples_nested_without_end_are_refused_before_they_are_hashed(tmp_path):
+    """A dictionary whose key is a tuple of tuples of tuples ... takes for ever to build."""
+    pickled = b"\x80\x02})q\x00"
+    for i in range(80):
+        pickled += b"h" + bytes([i]) + b"\x86q" + bytes([i + 1])
+    path = tmp_path / "endless.ckpt"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("a/data.pkl", pickled + b"K\x01s.")
+        archive.writestr("a/version", "3\n")
+    assert "tuples nested without end" in refusal(path)
+
+
+def test_tensors_that_share_their_memory_become_tensors_of_their_own(checkpoint):
+    path, state = checkpoint
+    names = [name for name in state if name.startswith(EMA) and state[name].shape == (32, 64)]
+    state[names[1]] = state[names[0]]
+    state[names[2]] = torch.zeros(1).expand(32, 64)
+    torch.save({"state_dict": state}, path)
+    model = EMRDM.from_published(path, preset="tiny")
+    model.save(path.with_suffix(".safetensors"))
 
 
 def test_damaged_and_foreign_files_are_refused(checkpoint):
@@ -161,7 +209,12 @@ def test_damaged_and_foreign_files_are_refused(checkpoint):
         path.write_bytes(content)
         assert path.name in refusal(path)
     assert "weights_only" not in refusal(path)  # torch's own message recommends to trust the file
-    for odd in (torch.zeros(2, device="meta"), torch.zeros(2).to_sparse(), torch.zeros(2, dtype=torch.complex64)):
+    for odd in (
+        torch.zeros(2, device="meta"),
+        torch.zeros(2).to_sparse(),
+        torch.zeros(2, dtype=torch.complex64),
+        torch.zeros(2, dtype=torch.int64),
+    ):
         torch.save({"state_dict": {LIVE + "out_norm.scale": odd}}, path)
         assert path.name in refusal(path)
     torch.save({"state_dict": {"evil\nname\x1b[31m" + "k" * 10_000: torch.zeros(2)}}, path)

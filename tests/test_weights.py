@@ -5,9 +5,11 @@ import json
 import os
 import pickle
 import random
+import resource
 import struct
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -16,9 +18,9 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from tests.test_published import Bomb
 
-from emrdm import EMRDM, ModelCard, Results, WeightsError, load_preset
+from emrdm import EMRDM, EmrdmError, ModelCard, Results, WeightsError, load_preset
 from emrdm.strict import dump
-from emrdm.weights import digest, load, read_header, save
+from emrdm.weights import digest, load, read_header, save, stored_dtype
 
 CARD = ModelCard(
     title="a model",
@@ -48,10 +50,11 @@ def rewrite(path, *, change_tensors=None, change_content=None, keep_digest=True)
     tensors = load_file(path)
     with safe_open(path, "pt") as stream:
         content = json.loads(stream.metadata()["emrdm"])
+    header = read_header(path)
     if change_tensors:
         change_tensors(tensors)
     if keep_digest:
-        content["digest"] = digest(tensors)
+        content["digest"] = digest(header.config, header.card, tensors)
     if change_content:
         change_content(content)
     save_file(tensors, path, metadata={"emrdm": json.dumps(content)})
@@ -70,7 +73,7 @@ def test_a_file_describes_itself(model, path):
     header, state = load(path)
     assert header.config == model.config
     assert header.card == CARD
-    assert header.dtype == "F32"
+    assert stored_dtype(path) == "F32"
     assert all(torch.equal(tensor, state[name]) for name, tensor in model.network.state_dict().items())
     again = EMRDM.load(path)
     assert again.card == CARD
@@ -96,10 +99,11 @@ def test_half_precision_halves_the_file(model, path, tmp_path, dtype, name):
     half = tmp_path / "half.safetensors"
     model.save(half, dtype=dtype)
     assert half.stat().st_size < 0.6 * path.stat().st_size
-    header, state = load(half)
-    assert header.dtype == name
+    _, state = load(half)
+    assert stored_dtype(half) == name
+    buffers = dict(model.network.named_buffers())
     for key, tensor in model.network.state_dict().items():
-        assert torch.equal(state[key], tensor.to(dtype).float())
+        assert torch.equal(state[key], tensor if key in buffers else tensor.to(dtype).float())
 
 
 def test_nothing_else_is_left_in_the_folder(path):
@@ -141,7 +145,7 @@ def test_a_flipped_bit_is_noticed(path):
     data = bytearray(path.read_bytes())
     data[-1234] ^= 1
     path.write_bytes(data)
-    assert "do not match the digest" in refusal(path)
+    assert "does not match the digest" in refusal(path)
 
 
 @pytest.mark.parametrize("protocol", [2, 4])
@@ -222,7 +226,10 @@ def test_a_plain_safetensors_file_is_refused(path):
         (lambda t: t.pop("out_norm.scale"), "out_norm.scale is missing (1 of"),
         (lambda t: t.update(extra=torch.zeros(2)), "extra does not belong to this network (1 such"),
         (lambda t: t.update({"out_norm.scale": torch.ones(31)}), "out_norm.scale has shape (31,): expected (32,)"),
-        (lambda t: t.update({"out_norm.scale": torch.ones(32, dtype=torch.float64)}), "tensors are of type F32, F64"),
+        (
+            lambda t: t.update({"out_norm.scale": torch.ones(32, dtype=torch.float64)}),
+            "tensors are of type F32, F64: expected parameters all of",
+        ),
         (lambda t: [t.pop(name) for name in list(t)[2:]], "is missing"),
     ],
 )
@@ -234,15 +241,21 @@ def test_a_state_that_is_not_the_networks_is_refused(path, change, message):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
+        (lambda c: c.update(format=True), "names no format"),
+        (lambda c: c.update(digest=None), "digest is None: expected a text"),
+        (lambda c: c["config"]["process"].update(alpha=2.5), "does not match the digest"),
+        (lambda c: c["config"]["bands"][0].update(high=999.0), "does not match the digest"),
+        (lambda c: c["card"].update(licence="MIT"), "does not match the digest"),
+        (lambda c: c["config"]["network"].update(depths=[200, 200]), "network.depths has 400"),
         (lambda c: c.update(format=2), "format 2: this version of emrdm reads format 1"),
         (lambda c: c.pop("format"), "names no format"),
-        (lambda c: c.pop("config"), "incomplete: expected config, card and digest"),
-        (lambda c: c.update(digest="0" * 64), "do not match the digest"),
-        (lambda c: c["config"].update(framse=3), "unknown key 'framse'; did you mean 'frames'?"),
+        (lambda c: c.pop("config"), "the header is not valid: config is missing"),
+        (lambda c: c.update(digest="0" * 64), "does not match the digest"),
+        (lambda c: c["config"].update(framse=3), "unknown key 'config.framse'; did you mean 'frames'?"),
         (lambda c: c["config"]["network"].update(widths=[10**12, 64]), "network.widths has 1000000000000"),
         (lambda c: c["config"]["network"].update(depths=[10**9, 2]), "network.depths has 1000000000"),
         (
-            lambda c: c["config"]["network"].update(widths=[16384, 16384], hidden=[16384, 16384], depths=[256, 256]),
+            lambda c: c["config"]["network"].update(widths=[16384, 16384], hidden=[16384, 16384], depths=[128, 128]),
             "numbers for a network of",
         ),
         (
@@ -254,7 +267,7 @@ def test_a_state_that_is_not_the_networks_is_refused(path, change, message):
         (lambda c: c.update(config=[1, 2]), "expected a table of keys"),
         (lambda c: c["card"]["results"][0]["scores"].update(psnr=10**400), "expected a number"),
         (lambda c: c["config"].update({"x" * 300_000: 1}), "unknown key"),
-        (lambda c: c.update(more="x" * 2_000_000), "names no format"),
+        (lambda c: c.update(more="x" * 2_000_000), "characters: expected a few thousand"),
     ],
 )
 def test_a_header_that_does_not_hold_together_is_refused(path, change, message):
@@ -272,7 +285,7 @@ def test_a_header_that_is_not_json_is_refused(path):
 def test_a_missing_file_and_a_folder_are_named(tmp_path):
     with pytest.raises(WeightsError, match=r"nowhere.safetensors cannot be read: No such file"):
         EMRDM.load(tmp_path / "nowhere.safetensors")
-    with pytest.raises(WeightsError, match="cannot be read: Is a directory"):
+    with pytest.raises(WeightsError, match="cannot be read: it is not a file"):
         EMRDM.load(tmp_path)
 
 
@@ -298,20 +311,43 @@ def test_a_process_of_ones_own_cannot_be_saved(tmp_path):
         model.save(tmp_path / "m.safetensors")
 
 
-def test_sigkill_during_a_save_leaves_the_old_file_or_the_new_one(path, tmp_path):
-    """A short form of the crash test: kill a process that saves in a loop, at several moments."""
+def test_sigkill_during_a_save_leaves_the_old_file_or_the_new_one(path):
+    """A short form of the crash test: kill a process that saves in a loop, at several moments after its first save."""
     script = (
         "import sys, emrdm\n"
         "model = emrdm.EMRDM.from_preset('tiny', seed=2)\n"
-        "print('ready', flush=True)\n"
-        "while True:\n    model.save(sys.argv[1])\n"
+        "while True:\n    model.save(sys.argv[1])\n    print('saved', flush=True)\n"
     )
+    before = path.read_bytes()
     for delay in (0.0, 0.011, 0.023, 0.037):
         process = subprocess.Popen([sys.executable, "-c", script, str(path)], stdout=subprocess.PIPE)
-        process.stdout.readline()
-        try:
-            process.wait(timeout=0.05 + delay)
-        except subprocess.TimeoutExpired:
-            process.kill()
+        assert process.stdout.readline() == b"saved\n"
+        time.sleep(delay)
+        process.kill()
         process.communicate()
         load(path)
+    assert path.read_bytes() != before
+    EMRDM.load(path).save(path)
+    assert [entry.name for entry in path.parent.iterdir()] == [path.name]  # what the killed ones left is gone
+
+
+@pytest.mark.parametrize("write", [EMRDM.save, EMRDM.to_published])
+def test_a_disk_that_is_full_is_one_line_and_leaves_nothing(model, tmp_path, write):
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, before[1]))  # no file may grow beyond this
+    try:
+        with pytest.raises(EmrdmError) as caught:
+            write(model, tmp_path / "model.out")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert "model.out could not be written" in str(caught.value)
+    assert caught.value.exit_code == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_number_too_large_for_the_type_names_the_file_and_the_tensor(model, tmp_path):
+    model.network.out_norm.scale.data[0] = 1e30
+    with pytest.raises(WeightsError) as caught:
+        model.save(tmp_path / "half.safetensors", dtype=torch.float16)
+    assert "half.safetensors, as torch.float16, out_norm.scale holds NaN or infinite values" in str(caught.value)
+    assert list(tmp_path.iterdir()) == []

@@ -40,8 +40,12 @@ class Band:
 
     def __post_init__(self) -> None:
         check(self, "band")
-        if not -1e30 <= self.low < self.high <= 1e30:
-            raise ConfigError(f"band {self.name!r} has low {self.low:g} and high {self.high:g}: expected low < high")
+        largest = max(abs(self.low), abs(self.high))
+        if not self.low < self.high or largest > 1e30 or self.high - self.low < max(1e-6 * largest, 1e-30):
+            raise ConfigError(
+                f"band {self.name!r} has low {self.low:g} and high {self.high:g}: "
+                "expected low < high, within 1e30 and apart by a millionth at least"
+            )
 
 
 @final
@@ -89,6 +93,9 @@ class SamplerConfig:
             raise ConfigError(f"sampler.steps is {self.steps}: expected at most 10000")
         self.schedule()
         self.as_churn()
+        for name, value in (("t_min", self.t_min), ("t_max", self.t_max)):
+            if value > 1e30:
+                raise ConfigError(f"sampler.{name} is {value:g}: expected 0 to 1e30")
         if self.churn and self.method in ("euler", "multistep"):
             raise ConfigError(
                 f"sampler.churn is {self.churn} with method {self.method!r}: "

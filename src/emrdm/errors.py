@@ -9,6 +9,11 @@ from __future__ import annotations
 _LONGEST = 600
 
 
+def printable(text: str) -> str:
+    """Text from a file as it may be shown: line breaks and what steers a terminal are escaped."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
 class EmrdmError(Exception):
     """Anything this package refuses or cannot do.
 
@@ -19,7 +24,7 @@ class EmrdmError(Exception):
     exit_code = 1
 
     def __init__(self, message: str) -> None:
-        shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in message[: 2 * _LONGEST])
+        shown = printable(message[: 2 * _LONGEST])
         super().__init__(shown if len(shown) <= _LONGEST else shown[: _LONGEST - 3] + "...")
 
 

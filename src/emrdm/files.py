@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
-import tempfile
+import platform
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -26,24 +26,23 @@ def atomic_path(path: Path) -> Iterator[Path]:
     """Give a temporary path beside ``path``; move it into place when the block ends well, remove it otherwise.
 
     The data is flushed to disk before the move and the folder after it, so a crash at any point leaves either the
-    old file or the new one, never a part of it. Callers that can should read the temporary file back before leaving.
+    old file or the new one, never a part of it. What a killed process left beside it is removed by the next one.
+    Callers that can should read the temporary file back before leaving.
     """
-    path = Path(path)
+    path = Path(os.path.realpath(path))  # a link stays a link, to the new content
     if path.is_dir():
         raise InputError(f"{path} is a folder: expected the name of a file to write")
+    temporary = path.parent / f".{path.name[:100]}.{_this_host()}-{os.getpid()}-{secrets.token_hex(4)}.partial"
     try:
-        handle, name = tempfile.mkstemp(prefix=f".{path.name[:100]}.", suffix=".partial", dir=path.parent)
+        _remove_leftovers(path)
+        os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+        mode = (path if path.exists() else temporary).stat().st_mode & 0o777
     except (OSError, ValueError) as error:
         raise InputError(f"{path} cannot be written: {getattr(error, 'strerror', None) or error}") from None
-    os.close(handle)
-    temporary = Path(name)
     try:
         yield temporary
+        temporary.chmod(mode)  # some writers make a new, private file of that name
         _fsync(temporary)
-        # mkstemp makes private files; give the result the permissions an ordinary new file would have.
-        umask = os.umask(0)
-        os.umask(umask)
-        temporary.chmod(0o666 & ~umask)
         temporary.replace(path)
     except BaseException:
         temporary.unlink(missing_ok=True)
@@ -52,14 +51,28 @@ def atomic_path(path: Path) -> Iterator[Path]:
         _fsync(path.parent)
 
 
-def sha256(path: Path, *, start: int = 0) -> str:
-    """Hexadecimal SHA-256 of a file from byte ``start`` on."""
-    digest = hashlib.sha256()
-    with Path(path).open("rb") as stream:
-        stream.seek(start)
-        while block := stream.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()
+def _this_host() -> str:
+    return "".join(c for c in platform.node() if c.isalnum())[:40] or "host"
+
+
+def _remove_leftovers(path: Path) -> None:
+    """Remove temporary files of this name whose process, on this host, is gone."""
+    start = f".{path.name[:100]}.{_this_host()}-"
+    for entry in path.parent.iterdir():
+        if entry.name.startswith(start) and entry.name.endswith(".partial"):
+            owner = entry.name.removeprefix(start).partition("-")[0]
+            if owner.isdigit() and not _is_running(int(owner)):
+                entry.unlink(missing_ok=True)
+
+
+def _is_running(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:  # somebody else's
+        return True
+    return True
 
 
 def _fsync(path: Path) -> None:

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from emrdm.config import Band, ModelConfig
-from emrdm.errors import InputError
+from emrdm.errors import EmrdmError, InputError
 
 Array = TypeVar("Array", np.ndarray, Tensor)
 Date = str | datetime.date | np.datetime64 | float
@@ -68,17 +68,19 @@ def prepare(
     if dates is not None:
         order = _date_order(config, dates, count).to(device)
         frames, extra, exists = (None if x is None else x[:, order] for x in (frames, extra, exists))  # type: ignore[assignment]
-    if not scaled:
-        frames = to_model_units(frames, config.bands)
-        extra = None if extra is None else to_model_units(extra, config.aux)
     if exists is not None:
         frames, extra, exists = _gather_present(frames, extra, exists)
+    if not scaled:
+        frames = to_model_units(frames, config.bands, "cloudy")
+        extra = None if extra is None else to_model_units(extra, config.aux, "aux")
 
     height, width = frames.shape[-2:]
     sides = config.network.padded(height), config.network.padded(width)
 
     def finish(restored: Tensor) -> np.ndarray | Tensor:
         restored = restored[..., :height, :width].float()
+        if not bool(torch.isfinite(restored).all()):
+            raise EmrdmError("the result holds NaN or infinite values: the weights or the input are out of all bounds")
         if not scaled:
             restored = to_user_units(restored, config.bands)
         lone = cloudy.ndim == 3 or (cloudy.ndim == 4 and config.network.multi_temporal)
@@ -93,7 +95,7 @@ def prepare(
     )
 
 
-def to_model_units(x: Tensor, bands: Sequence[Band]) -> Tensor:
+def to_model_units(x: Tensor, bands: Sequence[Band], name: str) -> Tensor:
     """(..., C, H, W) from each band's own units to [-1, 1]; bands that say so are clipped, and how much is logged."""
     low, high = _limits(bands, x)
     clipped = torch.minimum(torch.maximum(x, low), high)
@@ -101,7 +103,7 @@ def to_model_units(x: Tensor, bands: Sequence[Band]) -> Tensor:
     if _LOG.isEnabledFor(logging.INFO):
         share = ((clipped != x) & clips).float().mean().item()
         if share > 0:
-            _LOG.info("clipped %.2f %% of the values to the range of their band", 100 * share)
+            _LOG.info("%s: clipped %.2f %% of the values to the range of their band", name, 100 * share)
     return (torch.where(clips, clipped, x) - low) / (high - low) * 2 - 1
 
 
@@ -122,8 +124,9 @@ def pad_by_reflection(x: Tensor, height: int, width: int) -> Tensor:
 
 
 def _limits(bands: Sequence[Band], like: Tensor) -> tuple[Tensor, Tensor]:
-    low, high = ([getattr(band, name) for band in bands] for name in ("low", "high"))
-    return torch.tensor(low, device=like.device)[:, None, None], torch.tensor(high, device=like.device)[:, None, None]
+    """Lower and upper end of each band, (C, 1, 1)."""
+    ends = torch.tensor([[band.low, band.high] for band in bands], device=like.device, dtype=like.dtype)
+    return ends[:, 0, None, None], ends[:, 1, None, None]
 
 
 def _with_leading_axes(
@@ -196,6 +199,8 @@ def _auxiliary(
 def _presence(
     present: np.ndarray | Tensor | Sequence[bool], batch: int, count: int, device: torch.device | str
 ) -> Tensor:
+    if isinstance(present, np.ma.MaskedArray):
+        raise InputError("present is a masked array: expected plain true or false")
     try:
         array = present.cpu().numpy() if isinstance(present, Tensor) else np.asarray(present)
     except (ValueError, NotImplementedError):  # ragged lists, tensors without data
@@ -252,7 +257,7 @@ def _date_order(config: ModelConfig, dates: Sequence[Date], count: int) -> Tenso
     if len(dates) != count:
         raise InputError(f"{len(dates)} dates were given for {count} frames: expected one a frame")
     times = [_time(date) for date in dates]
-    if len({type(time) for time in times}) > 1:
+    if len({isinstance(time, float) for time in times}) > 1:
         raise InputError("dates are of different kinds: expected all calendar dates or all numbers")
     ranks = sorted(range(count), key=times.__getitem__)
     for before, after in pairwise(ranks):

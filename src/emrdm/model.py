@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import final
 
@@ -14,7 +14,7 @@ from torch import Tensor
 from emrdm import hub, networks, published, weights
 from emrdm.card import ModelCard
 from emrdm.config import ModelConfig, SamplerConfig
-from emrdm.diffusion import Denoiser, Process, euler, heun, multistep, stochastic, training_losses
+from emrdm.diffusion import Denoiser, MeanReverting, Process, euler, heun, multistep, stochastic, training_losses
 from emrdm.diffusion.samplers import Callback, NoiseSource
 from emrdm.errors import ConfigError, InputError, WeightsError
 from emrdm.files import as_path
@@ -22,6 +22,13 @@ from emrdm.images import Array, Date, prepare
 from emrdm.networks import HDiT, TemporalHDiT
 from emrdm.noise import Window, fold, normal
 from emrdm.presets import load_preset
+
+_METHODS: dict[str, Callable[..., Tensor]] = {
+    "euler": euler,
+    "stochastic": stochastic,
+    "heun": heun,
+    "multistep": multistep,
+}
 
 
 @final
@@ -52,6 +59,8 @@ class EMRDM:
             raise ConfigError(
                 f"config is a {type(config).__name__}: expected a ModelConfig, such as load_preset(...).model"
             )
+        if isinstance(process, MeanReverting):  # a process that the configuration can describe
+            config = dataclasses.replace(config, process=process)
         self.config = config
         self.card = card or ModelCard()
         self.network = network or networks.build(config.network, config.in_channels, config.out_channels)
@@ -65,7 +74,7 @@ class EMRDM:
         """A freshly initialised model of a preset, by name or ``.toml`` file; the same seed gives the same weights."""
         preset = load_preset(name)
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(fold(seed, 0) >> 1)  # any whole number will do
+            torch.default_generator.manual_seed(fold(seed, 0) >> 1)  # the CPU's alone; any whole number will do
             return cls(preset.model, card=ModelCard(title=preset.title))
 
     @classmethod
@@ -88,16 +97,7 @@ class EMRDM:
             source: where they come from, for the model card.
         """
         path, found = as_path(path, "checkpoint"), load_preset(preset)
-        with torch.device("meta"):
-            buffers = [
-                name
-                for name, _ in networks.build(
-                    found.model.network, found.model.in_channels, found.model.out_channels
-                ).named_buffers()
-            ]
-        state = published.read_checkpoint(path, found.model, buffers, ema=ema)
-        if not all(bool(torch.isfinite(tensor).all()) for tensor in state.values()):
-            raise WeightsError(f"{path}: weights hold NaN or infinite values")
+        state = published.read_checkpoint(path, found.model, ema=ema)
         kind = "averaged" if ema else "live"
         card = ModelCard(
             title=found.title,
@@ -113,18 +113,15 @@ class EMRDM:
 
     @classmethod
     def _with_state(cls, config: ModelConfig, card: ModelCard, state: dict[str, Tensor]) -> EMRDM:
-        with torch.device("meta"):  # no time spent on initial values that are replaced at once
-            network = networks.build(config.network, config.in_channels, config.out_channels)
+        network = networks.build_empty(config.network, config.in_channels, config.out_channels)
         network.load_state_dict(state, strict=True, assign=True)
-        for parameter in network.parameters():
-            parameter.requires_grad_(True)
         return cls(config, network=network, card=card)
 
     # ---------------------------------------------------------------- where models go
 
     def save(self, path: str | Path, *, dtype: torch.dtype = torch.float32) -> None:
         """Write a self-describing weights file; float16 and bfloat16 halve it."""
-        if self.process is not self.config.process:
+        if self.process != self.config.process:
             raise WeightsError(
                 f"a model with process {type(self.process).__name__} cannot be saved: the file could not describe it"
             )
@@ -132,9 +129,7 @@ class EMRDM:
 
     def to_published(self, path: str | Path) -> None:
         """Write the weights as a checkpoint in the published layout."""
-        published.write_checkpoint(
-            as_path(path, "checkpoint"), self.network.state_dict(), [name for name, _ in self.network.named_buffers()]
-        )
+        published.write_checkpoint(as_path(path, "checkpoint"), self.config, self.network.state_dict())
 
     def push_to_hub(self, repository: str, *, dtype: torch.dtype = torch.float32, private: bool = True) -> str:
         """Upload the weights file to the Hugging Face Hub (needs ``huggingface_hub``)."""
@@ -184,7 +179,7 @@ class EMRDM:
             sampler: other settings than the model's own.
             steps: shortcut for another number of steps.
             scaled: images are already in [-1, 1], and so is the result.
-            callback: called after each step, with a :class:`~emrdm.diffusion.Step`.
+            callback: called after each step with a :class:`~emrdm.diffusion.Step`; its images are padded, in [-1, 1].
 
         Returns:
             the clear image or batch, float32, in the units, the kind (numpy or torch) and on the device of
@@ -215,37 +210,32 @@ class EMRDM:
         ``noise(draw)`` replaces the position-keyed noise of ``seed``.
         """
         sampler = _sampler(sampler, self.config.sampler)
-        if cloudy.ndim != 5:
-            raise InputError(f"cloudy has {cloudy.ndim} axes: expected (B, L, C, H, W); restore takes other layouts")
+        if not isinstance(cloudy, Tensor) or cloudy.ndim != 5 or 0 in cloudy.shape:
+            raise InputError("cloudy is not a tensor (B, L, C, H, W): restore takes arrays and other layouts")
+        if callback is not None and not callable(callback):
+            raise InputError(f"callback is a {type(callback).__name__}: expected a function of one step")
         if noise is None:
             noise = _noise_by_position(cloudy, seed)
-        training = self.network.training
+        modes = [(module, module.training) for module in self.network.modules()]
         self.network.eval()
         try:
             with torch.no_grad():
                 denoiser = self.denoiser(cloudy, aux, present=present)
                 times = self.process.t(torch.tensor(sampler.schedule(), dtype=torch.float64)).tolist()
-                if sampler.method == "stochastic":
-                    return stochastic(
-                        denoiser, cloudy, times, self.process, noise, churn=sampler.as_churn(), callback=callback
-                    )
-                if sampler.method == "heun":
-                    return heun(
-                        denoiser, cloudy, times, self.process, noise, churn=sampler.as_churn(), callback=callback
-                    )
-                deterministic = euler if sampler.method == "euler" else multistep
-                return deterministic(denoiser, cloudy, times, self.process, noise, callback=callback)
+                method = _METHODS[sampler.method]
+                churn = {"churn": sampler.as_churn()} if sampler.method in ("stochastic", "heun") else {}
+                return method(denoiser, cloudy, times, self.process, noise, present=present, callback=callback, **churn)
         finally:
-            self.network.train(training)
+            for module, training in modes:
+                module.training = training
 
     def denoiser(self, cloudy: Tensor, aux: Tensor | None = None, *, present: Tensor | None = None) -> Denoiser:
         """D with these images bound to it, (B, L, C, H, W) in [-1, 1]."""
+        self._check_condition(cloudy, aux, present)
         images = {"cloudy": cloudy, "aux": aux}
 
         def network(x: Tensor, c_noise: Tensor) -> Tensor:
             parts = [x if name == "noisy" else images[name] for name in self.config.inputs]
-            if any(part is None for part in parts):
-                raise InputError("aux is missing: this model needs auxiliary bands")
             dtype = self.network.patch_in.proj.weight.dtype  # a network turned to half precision works too
             stacked = torch.cat([part for part in parts if part is not None], dim=2).to(dtype)
             if isinstance(self.network, TemporalHDiT):
@@ -253,6 +243,20 @@ class EMRDM:
             return self.network(stacked.squeeze(1), c_noise).to(x.dtype)
 
         return Denoiser(network, self.process, self.config.preconditioning, present)
+
+    def _check_condition(self, cloudy: Tensor, aux: Tensor | None, present: Tensor | None) -> None:
+        """Refuse conditions that do not fit each other, once for all calls of a denoiser."""
+        if "aux" in self.config.inputs and aux is None:
+            raise InputError("aux is missing: this model needs auxiliary bands")
+        if aux is not None and (aux.ndim != 5 or aux.shape[:2] + aux.shape[3:] != cloudy.shape[:2] + cloudy.shape[3:]):
+            raise InputError(
+                f"aux has shape {tuple(aux.shape)} beside cloudy {tuple(cloudy.shape)}: only bands may differ"
+            )
+        if present is not None:
+            if present.dtype != torch.bool or present.shape != cloudy.shape[:2]:
+                raise InputError(f"present has shape {tuple(present.shape)}: expected bool {tuple(cloudy.shape[:2])}")
+            if not bool(present.any(1).all()):
+                raise InputError("present leaves a sample without any frame: expected at least one")
 
     def losses(
         self,

@@ -11,8 +11,9 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, final
 
 import torch
 from torch import Tensor
@@ -20,7 +21,7 @@ from torch import Tensor
 from emrdm import networks
 from emrdm.card import ModelCard
 from emrdm.config import ModelConfig
-from emrdm.errors import ConfigError, WeightsError
+from emrdm.errors import ConfigError, EmrdmError, WeightsError
 from emrdm.files import atomic_path
 from emrdm.strict import dump, parse
 
@@ -30,28 +31,47 @@ _LONGEST_HEADER = 1 << 20  # characters; a real one has a few thousand
 _DTYPES = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
 
 
-class Header(NamedTuple):
+@final
+@dataclass(frozen=True)
+class Header:
     """What a file says of itself."""
 
+    format: int
     config: ModelConfig
     card: ModelCard
-    dtype: str
     digest: str
 
 
 def save(
-    path: Path, config: ModelConfig, card: ModelCard, state: Mapping[str, Tensor], *, dtype: torch.dtype = torch.float32
+    path: Path,
+    config: ModelConfig,
+    card: ModelCard,
+    state: Mapping[str, Tensor],
+    *,
+    dtype: torch.dtype = torch.float32,
 ) -> None:
-    """Write a weights file; it appears complete, read back and verified, or not at all."""
+    """Write a weights file; it appears complete, read back and verified, or not at all.
+
+    ``dtype`` is that of the parameters; the few buffers, frequencies of embeddings, stay float32.
+    """
+    from safetensors import SafetensorError
     from safetensors.torch import save_file
 
     if dtype not in _DTYPES.values():
         raise WeightsError(f"weights cannot be stored as {dtype}: expected float32, float16 or bfloat16")
-    tensors = {name: tensor.detach().to("cpu", dtype).contiguous() for name, tensor in state.items()}
-    content = {"format": FORMAT, "config": dump(config), "card": dump(card), "digest": digest(tensors)}
-    with atomic_path(Path(path)) as temporary:
-        save_file(tensors, temporary, metadata={_KEY: json.dumps(content, allow_nan=False)})
-        load(temporary)
+    buffers = buffer_names(config)
+    tensors = {
+        name: tensor.detach().to("cpu", torch.float32 if name in buffers else dtype).contiguous()
+        for name, tensor in state.items()
+    }
+    check_values(f"{path}, as {dtype},", tensors)
+    header = Header(format=FORMAT, config=config, card=card, digest=digest(config, card, tensors))
+    try:
+        with atomic_path(path) as temporary:
+            save_file(tensors, temporary, metadata={_KEY: json.dumps(dump(header), allow_nan=False)})
+            load(temporary)
+    except SafetensorError as error:  # such as a full disk
+        raise EmrdmError(f"{path} could not be written: {error}") from None
 
 
 def load(path: Path) -> tuple[Header, dict[str, Tensor]]:
@@ -59,34 +79,41 @@ def load(path: Path) -> tuple[Header, dict[str, Tensor]]:
     header = read_header(path)
     with _open(path) as stream:
         tensors = {name: stream.get_tensor(name) for name in stream.keys()}  # noqa: SIM118 - not a mapping
-    if digest(tensors) != header.digest:
-        raise WeightsError(
-            f"{path}: the tensors do not match the digest in the header: the file is damaged or was edited"
-        )
-    for name, tensor in tensors.items():
-        if not bool(torch.isfinite(tensor).all()):
-            raise WeightsError(f"{path}: {name} holds NaN or infinite values")
+    if digest(header.config, header.card, tensors) != header.digest:
+        raise WeightsError(f"{path}: the content does not match the digest in the header: it is damaged or was edited")
+    check_values(f"{path}:", tensors)
     return header, {name: tensor.float() for name, tensor in tensors.items()}
 
 
 def read_header(path: Path) -> Header:
     """What the file says of itself, checked against the names, shapes and types of its tensors; no weights are read."""
     with _open(path) as stream:
-        content = _content(path, stream.metadata())
-        found = {name: stream.get_slice(name) for name in stream.keys()}  # noqa: SIM118 - not a mapping
-        shapes = {name: tuple(view.get_shape()) for name, view in found.items()}
-        dtypes = {view.get_dtype() for view in found.values()}
-    try:
-        config = parse(ModelConfig, content["config"])
-        card = parse(ModelCard, content["card"])
-    except ConfigError as error:
-        raise WeightsError(f"{path}: the configuration in the header is not valid: {error}") from None
-    check_state(f"{path}", config, shapes)
-    if len(dtypes) != 1 or not dtypes <= set(_DTYPES):
+        header = _header(path, stream.metadata())
+        views = {name: stream.get_slice(name) for name in stream.keys()}  # noqa: SIM118 - not a mapping
+        shapes = {name: tuple(view.get_shape()) for name, view in views.items()}
+        dtypes = {name: view.get_dtype() for name, view in views.items()}
+    check_state(f"{path}", header.config, shapes)
+    buffers = buffer_names(header.config)
+    kinds = {dtype for name, dtype in dtypes.items() if name not in buffers}
+    if len(kinds) != 1 or not kinds <= set(_DTYPES) or any(dtypes[name] != "F32" for name in buffers):
         raise WeightsError(
-            f"{path}: tensors are of type {', '.join(sorted(dtypes))}: expected all F32, all F16 or all BF16"
+            f"{path}: tensors are of type {', '.join(sorted(set(dtypes.values())))}: "
+            "expected parameters all of F32, F16 or BF16, and buffers of F32"
         )
-    return Header(config=config, card=card, dtype=dtypes.pop(), digest=content["digest"])
+    return header
+
+
+def stored_dtype(path: Path) -> str:
+    """Type of the parameters in a file: F32, F16 or BF16."""
+    with _open(path) as stream:
+        return str(stream.get_slice("patch_in.proj.weight").get_dtype())
+
+
+def check_values(where: str, tensors: Mapping[str, Tensor]) -> None:
+    """Refuse weights that hold NaN or infinity."""
+    for name, tensor in tensors.items():
+        if not bool(torch.isfinite(tensor).all()):
+            raise WeightsError(f"{where} {name} holds NaN or infinite values")
 
 
 def check_state(where: str, config: ModelConfig, shapes: Mapping[str, tuple[int, ...]]) -> None:
@@ -94,33 +121,36 @@ def check_state(where: str, config: ModelConfig, shapes: Mapping[str, tuple[int,
     # Counted first: a hostile configuration must not make us build a huge network, not even an empty one.
     cost = config.cost()
     size = sum(math.prod(shape) for shape in shapes.values())
-    expected = expected_shapes(config) if cost.parameters + cost.buffers < 4 * size + 1_000_000 else None
-    if expected is None:
+    if cost.parameters + cost.buffers > 4 * size + 1_000_000:
         raise WeightsError(f"{where}: {size:,} numbers for a network of {cost.parameters + cost.buffers:,}")
+    expected = expected_shapes(config)
     for name in expected:
         if name not in shapes:
-            raise WeightsError(
-                f"{where}: {name} is missing ({len(expected.keys() - shapes.keys())} of {len(expected)} tensors are)"
-            )
+            missing = len(expected.keys() - shapes.keys())
+            raise WeightsError(f"{where}: {name} is missing ({missing} of {len(expected)} tensors are)")
     for name, shape in shapes.items():
         if name not in expected:
-            raise WeightsError(
-                f"{where}: {name} does not belong to this network ({len(shapes.keys() - expected.keys())} such tensors)"
-            )
+            extra = len(shapes.keys() - expected.keys())
+            raise WeightsError(f"{where}: {name} does not belong to this network ({extra} such tensors)")
         if shape != expected[name]:
             raise WeightsError(f"{where}: {name} has shape {shape}: expected {expected[name]}")
 
 
+def buffer_names(config: ModelConfig) -> set[str]:
+    """Names of the tensors that are stored but not learned."""
+    network = networks.build_empty(config.network, config.in_channels, config.out_channels)
+    return {name for name, _ in network.named_buffers()}
+
+
 def expected_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
     """Name and shape of every tensor of the network, in order."""
-    with torch.device("meta"):
-        network = networks.build(config.network, config.in_channels, config.out_channels)
+    network = networks.build_empty(config.network, config.in_channels, config.out_channels)
     return {name: tuple(tensor.shape) for name, tensor in network.state_dict().items()}
 
 
-def digest(tensors: Mapping[str, Tensor]) -> str:
-    """SHA-256 over names, types, shapes and bytes, in the order of the names."""
-    result = hashlib.sha256()
+def digest(config: ModelConfig, card: ModelCard, tensors: Mapping[str, Tensor]) -> str:
+    """SHA-256 over the configuration, the card, and names, types, shapes and bytes in the order of the names."""
+    result = hashlib.sha256(json.dumps([dump(config), dump(card)], sort_keys=True).encode())
     for name in sorted(tensors):
         tensor = tensors[name].contiguous()
         result.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
@@ -128,35 +158,41 @@ def digest(tensors: Mapping[str, Tensor]) -> str:
     return result.hexdigest()
 
 
-def _content(path: Path, metadata: Mapping[str, str] | None) -> dict[str, Any]:
+def _header(path: Path, metadata: Mapping[str, str] | None) -> Header:
     text = (metadata or {}).get(_KEY)
     if text is None:
         raise WeightsError(
-            f"{path}: the header has no entry {_KEY!r}: not a model file of this package (published checkpoints: "
-            "emrdm convert)"
+            f"{path}: the header has no entry {_KEY!r}: "
+            "not a model file of this package (published checkpoints: emrdm convert)"
         )
+    if len(text) > _LONGEST_HEADER:
+        raise WeightsError(f"{path}: the header entry {_KEY!r} has {len(text):,} characters: expected a few thousand")
     try:
-        content = json.loads(text) if len(text) <= _LONGEST_HEADER else None
-    except (ValueError, RecursionError):
+        content = json.loads(text)
+    except (ValueError, RecursionError):  # also a number of too many digits
         raise WeightsError(f"{path}: the header entry {_KEY!r} is not JSON") from None
-    if not isinstance(content, dict) or not isinstance(content.get("format"), int):
+    version = content.get("format") if isinstance(content, dict) else None
+    if type(version) is not int:
         raise WeightsError(f"{path}: the header entry {_KEY!r} names no format")
-    if content["format"] != FORMAT:
-        raise WeightsError(f"{path}: format {content['format']}: this version of emrdm reads format {FORMAT}")
-    if not {"config", "card", "digest"} <= content.keys():
-        raise WeightsError(f"{path}: the header entry {_KEY!r} is incomplete: expected config, card and digest")
-    return content
+    if version != FORMAT:
+        raise WeightsError(f"{path}: format {version}: this version of emrdm reads format {FORMAT}")
+    try:
+        return parse(Header, content)
+    except ConfigError as error:
+        raise WeightsError(f"{path}: the header is not valid: {error}") from None
 
 
 def _open(path: Path) -> Any:
     """Open as safetensors, or say what the file is instead."""
     from safetensors import SafetensorError, safe_open
 
+    if path.exists() and not path.is_file():
+        raise WeightsError(f"{path} cannot be read: it is not a file")
     try:
-        with Path(path).open("rb") as stream:
+        with path.open("rb") as stream:
             start = stream.read(4)
         return safe_open(path, framework="pt")
-    except (OSError, ValueError) as error:
+    except (OSError, UnicodeError) as error:
         raise WeightsError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
     except SafetensorError as error:
         if start[:2] == b"PK" or start[:1] == b"\x80":

@@ -41,7 +41,6 @@ def test_help_fits_eighty_columns_and_is_documented(verb, capsys, monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "required: VERB"),
         (["inof"], "invalid choice: 'inof'"),
         (["info", "tiny", "--siz", "3"], "unrecognized arguments: --siz 3"),
         (["info", "--size", "x"], "invalid int value: 'x'"),
@@ -55,6 +54,17 @@ def test_mistakes_in_usage_are_one_line(arguments, message, capsys):
     error = capsys.readouterr().err
     assert message in error
     assert error.count("\n") == 1
+
+
+def test_without_a_verb_it_prints_its_help(capsys):
+    assert main([]) == 0
+    assert "VERB" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("arguments", [["-v", "info", "tiny"], ["info", "tiny", "-v"], ["info", "-q", "tiny"]])
+def test_volume_is_understood_before_and_after_the_verb(arguments, capsys):
+    assert main(arguments) == 0
+    assert "173,421" in capsys.readouterr().out
 
 
 def test_interruption_exits_with_130(monkeypatch, capsys):

@@ -21,7 +21,7 @@ def test_there_and_back(folder, capsys):
     model = EMRDM.load("ours.safetensors")
     assert model.card.licence == "AGPL-3.0"
     assert model.card.source == "converted from published checkpoint their.ckpt, averaged weights"
-    assert main(["-q", "convert", "ours.safetensors", "-o", "back.ckpt"]) == 0
+    assert main(["convert", "ours.safetensors", "-o", "back.ckpt", "-q"]) == 0
     assert capsys.readouterr().out == ""
     again = EMRDM.from_published("back.ckpt", preset="tiny").network.state_dict()
     assert all(torch.equal(tensor, again[name]) for name, tensor in model.network.state_dict().items())
@@ -30,9 +30,32 @@ def test_there_and_back(folder, capsys):
 def test_live_weights_and_half_precision(folder):
     arguments = ["convert", "their.ckpt", "--preset", "tiny", "-o", "ours.safetensors", "--live", "--dtype", "float16"]
     assert main(arguments) == 0
-    live = EMRDM.from_published("their.ckpt", preset="tiny", ema=False).network.state_dict()
+    live = EMRDM.from_published("their.ckpt", preset="tiny", ema=False).network
     found = EMRDM.load("ours.safetensors").network.state_dict()
-    assert all(torch.equal(found[name], tensor.half().float()) for name, tensor in live.items())
+    assert all(torch.equal(found[name], tensor.half().float()) for name, tensor in live.named_parameters())
+    assert all(torch.equal(found[name], tensor) for name, tensor in live.named_buffers())
+
+
+def test_the_card_of_a_weights_file_can_be_completed(folder):
+    EMRDM.from_preset("tiny").save("ours.safetensors")
+    assert main(["convert", "ours.safetensors", "-o", "new.safetensors", "--licence", "MIT", "--source", "me"]) == 0
+    card = EMRDM.load("new.safetensors").card
+    assert (card.licence, card.source) == ("MIT", "me")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["ours.safetensors", "-o", "o.safetensors", "--preset", "tiny"], "--preset is for checkpoints"),
+        (["ours.safetensors", "-o", "o.safetensors", "--live"], "--live is for checkpoints"),
+        (["ours.safetensors", "-o", "o.ckpt", "--dtype", "float16"], "--dtype has no place in a checkpoint"),
+        (["ours.safetensors", "-o", "o.ckpt", "--licence", "MIT"], "--licence has no place in a checkpoint"),
+    ],
+)
+def test_options_that_would_do_nothing_are_refused(folder, arguments, message, capsys):
+    EMRDM.from_preset("tiny").save("ours.safetensors")
+    assert main(["convert", *arguments]) == 2
+    assert message in capsys.readouterr().err
 
 
 def test_an_existing_file_is_replaced_only_when_asked(folder, capsys):
@@ -49,7 +72,7 @@ def test_an_existing_file_is_replaced_only_when_asked(folder, capsys):
         (["none.ckpt", "--preset", "tiny", "-o", "o.safetensors"], "INPUT none.ckpt does not exist"),
         (["their.ckpt", "-o", "o.safetensors"], "--preset is missing"),
         (["their.ckpt", "--preset", "tinny", "-o", "o.safetensors"], "unknown preset 'tinny'; did you mean 'tiny'?"),
-        (["their.ckpt", "--preset", "sen12ms-cr", "-o", "o.safetensors"], "preset 'tiny' fits"),
+        (["their.ckpt", "--preset", "sen12ms-cr", "-o", "o.safetensors"], "presets that fit: tiny"),
         (["their.ckpt", "--preset", "tiny", "-o", "o.png"], "OUTPUT o.png: expected a name ending in"),
         (["their.ckpt", "--preset", "tiny", "-o", "no/o.safetensors"], "OUTPUT folder no does not exist"),
         (["their.ckpt", "--preset", "tiny", "-o", "o.ckpt"], "are both checkpoints"),

@@ -53,6 +53,22 @@ def test_a_weights_file_says_where_it_comes_from(capsys, tmp_path):
         assert part in text
 
 
+def test_presets_win_over_folders_of_their_name(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "sen12ms-cr").mkdir()
+    assert "39,133,515" in output(capsys, "sen12ms-cr")
+
+
+def test_texts_from_strangers_cannot_steer_the_terminal_or_forge_a_row(capsys, tmp_path):
+    model = EMRDM.from_preset("tiny")
+    model.card = ModelCard(title="x\x1b[2J\nlicence     MIT", licence="none\udcff")
+    model.save(tmp_path / "w.safetensors")
+    text = output(capsys, str(tmp_path / "w.safetensors"))
+    assert "\x1b" not in text
+    assert "\nlicence     MIT" not in text
+    assert r"\udcff" in text
+
+
 def test_json_has_everything(capsys):
     facts = json.loads(output(capsys, "cuhk-cr1", "--json"))
     assert facts["cost"]["parameters"] == 39_129_803
@@ -79,7 +95,9 @@ def test_a_preset_of_ones_own(capsys, tmp_path):
     [
         (["sen12ms"], "unknown preset 'sen12ms'; did you mean 'sen12ms-cr'?"),
         (["none.safetensors"], "none.safetensors cannot be read: No such file or directory"),
-        (["none.toml"], "none.toml cannot be read"),
+        (["none.toml"], "none.toml cannot be read: there is no such file"),
+        (["none.ckpt"], "none.ckpt cannot be read: No such file or directory"),
+        ([""], "MODEL is empty"),
         (["tiny", "--size", "1"], "--size is 1: expected 2 to 1000000 pixels"),
     ],
 )

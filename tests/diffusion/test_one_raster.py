@@ -5,7 +5,7 @@ import torch
 from tests.diffusion.test_samplers import CHURNS, PROBLEM, cloudy, draws
 
 from emrdm.diffusion import Churn, MeanReverting, euler, rho_schedule, stochastic
-from emrdm.diffusion.one_raster import advance, frames, one_raster, plan
+from emrdm.diffusion.one_raster import advance, frames, plan, sample
 
 TIMES = rho_schedule(5).tolist()
 
@@ -21,16 +21,14 @@ def test_it_equals_the_plain_sampler(alpha, churn):
     mu, process = cloudy(), MeanReverting(alpha)
     for denoise in (PROBLEM.denoiser(process, mu), curved):
         plain = stochastic(denoise, mu, TIMES, process, draws(), churn=churn)
-        assert torch.allclose(
-            one_raster(denoise, mu, TIMES, process, draws(), churn=churn), plain, rtol=1e-9, atol=1e-9
-        )
+        assert torch.allclose(sample(denoise, mu, TIMES, process, draws(), churn=churn), plain, rtol=1e-9, atol=1e-9)
 
 
 def test_it_equals_euler_in_float32_too():
     mu, process = cloudy(dtype=torch.float32), MeanReverting(3.0)
     noise = draws(dtype=torch.float32)
     plain = euler(PROBLEM.denoiser(process, mu), mu, TIMES, process, noise)
-    assert torch.allclose(one_raster(PROBLEM.denoiser(process, mu), mu, TIMES, process, noise), plain, atol=1e-5)
+    assert torch.allclose(sample(PROBLEM.denoiser(process, mu), mu, TIMES, process, noise), plain, atol=1e-5)
 
 
 def test_windows_put_together_give_the_whole():
@@ -58,5 +56,5 @@ def test_the_effective_noise_keeps_unit_variance_when_s_noise_is_one():
 def test_draws_of_no_weight_are_never_made():
     asked = []
     mu, process = cloudy(), MeanReverting(3.0)
-    one_raster(PROBLEM.denoiser(process, mu), mu, TIMES, process, lambda draw: (asked.append(draw), draws()(draw))[1])
+    sample(PROBLEM.denoiser(process, mu), mu, TIMES, process, lambda draw: (asked.append(draw), draws()(draw))[1])
     assert set(asked) == {0}

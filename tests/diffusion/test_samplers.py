@@ -239,7 +239,7 @@ def test_schedules_are_the_published_ones():
     ("make", "message"),
     [
         (lambda: rho_schedule(0), "steps is 0: expected at least 1"),
-        (lambda: rho_schedule(5, 2.0, 1.0), "sigma_min <= sigma_max"),
+        (lambda: rho_schedule(5, 2.0, 1.0), "sigma_min < sigma_max"),
         (lambda: rho_schedule(5, rho=0.0), "rho is 0: expected 0.1 to 100"),
         (lambda: Churn(amount=-1.0), "churn is -1: expected 0 to 1e6"),
         (lambda: Churn(noise=float("nan")), "noise is NaN"),

@@ -136,6 +136,8 @@ def test_figures_are_not_inherited():
     assert "lpips" not in load_preset("sen12ms-cr").paper.results.scores
     assert load_preset("config-a").paper.parameters_millions is None
     assert load_preset("tiny").paper is None
+    assert load_preset("cuhk-cr1").replace({"model.process.alpha": 1.0}).paper is None
+    assert load_preset("cuhk-cr1").replace({"training.steps": 7}).paper is not None
 
 
 def test_a_preset_of_ones_own_builds_on_another(tmp_path):

@@ -43,10 +43,8 @@ def build_parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"emrdm {emrdm.__version__}")
-    volume = parser.add_mutually_exclusive_group()
-    volume.add_argument("-v", "--verbose", action="store_true", help="say more about what is done")
-    volume.add_argument("-q", "--quiet", action="store_true", help="say only what was asked for")
-    verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
+    parser.set_defaults(verb=None)
+    verbs = parser.add_subparsers(dest="verb", metavar="VERB")
     for module in VERBS:
         verb = verbs.add_parser(
             module.__name__.rpartition(".")[2],
@@ -56,13 +54,25 @@ def build_parser() -> argparse.ArgumentParser:
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         module.configure(verb)
+        _add_volume(verb, default=argparse.SUPPRESS)  # before the verb or after it
         verb.set_defaults(run=module.run)
+    _add_volume(parser, default=False)
     return parser
+
+
+def _add_volume(parser: argparse.ArgumentParser, *, default: Any) -> None:
+    volume = parser.add_mutually_exclusive_group()
+    volume.add_argument("-v", "--verbose", action="store_true", default=default, help="say more about what is done")
+    volume.add_argument("-q", "--quiet", action="store_true", default=default, help="say only what was asked for")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command line; the exit code."""
-    parsed = build_parser().parse_args(arguments)
+    parser = build_parser()
+    parsed = parser.parse_args(arguments)
+    if parsed.verb is None:
+        parser.print_help()
+        return 0
     level = logging.INFO if parsed.verbose else logging.ERROR if parsed.quiet else logging.WARNING
     logging.basicConfig(level=level, format="emrdm: %(message)s", stream=sys.stderr)
     try:

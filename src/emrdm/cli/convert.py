@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 from pathlib import Path
 
 from emrdm.errors import InputError
@@ -38,12 +39,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--dtype",
         choices=("float32", "float16", "bfloat16"),
-        default="float32",
-        help="number type to store (default: %(default)s)",
+        default=None,
+        help="number type to store (default: float32)",
     )
-    parser.add_argument(
-        "--licence", default="unknown", metavar="TEXT", help="licence of the weights, for their model card"
-    )
+    parser.add_argument("--licence", metavar="TEXT", help="licence of the weights, for their model card")
     parser.add_argument("--source", metavar="TEXT", help="where the weights come from, for their model card")
     parser.add_argument("--overwrite", action="store_true", help="replace OUTPUT if it exists")
 
@@ -59,12 +58,18 @@ def run(arguments: argparse.Namespace) -> None:
 
     if source.suffix in _WEIGHTS:
         model = EMRDM.load(source)
+        card = model.card
+        model.card = replace(card, licence=arguments.licence or card.licence, source=arguments.source or card.source)
     else:
         model = EMRDM.from_published(
-            source, preset=arguments.preset, ema=not arguments.live, licence=arguments.licence, source=arguments.source
+            source,
+            preset=arguments.preset,
+            ema=not arguments.live,
+            licence=arguments.licence or "unknown",
+            source=arguments.source,
         )
     if target.suffix in _WEIGHTS:
-        model.save(target, dtype=getattr(torch, arguments.dtype))
+        model.save(target, dtype=getattr(torch, arguments.dtype or "float32"))
     else:
         model.to_published(target)
     if not arguments.quiet:
@@ -81,10 +86,25 @@ def _check(arguments: argparse.Namespace) -> None:
     if source.suffix in _CHECKPOINTS and target.suffix in _CHECKPOINTS:
         raise InputError(f"{source} and {target} are both checkpoints: expected a .safetensors file on one side")
     if not source.is_file():
-        raise InputError(f"INPUT {source} does not exist")
+        raise InputError(f"INPUT {source} {'is not a file' if source.exists() else 'does not exist'}")
+    if target.is_dir():
+        raise InputError(f"OUTPUT {target} is a folder")
+    _refuse_idle_options(arguments)
     if source.suffix in _CHECKPOINTS and arguments.preset is None:
         raise InputError(f"--preset is missing: {source} does not say which network it holds (see emrdm info)")
     if not target.parent.is_dir():
         raise InputError(f"OUTPUT folder {target.parent} does not exist")
     if target.exists() and not arguments.overwrite:
         raise InputError(f"OUTPUT {target} exists: add --overwrite to replace it")
+
+
+def _refuse_idle_options(arguments: argparse.Namespace) -> None:
+    """An option that would do nothing is a mistake."""
+    if arguments.input.suffix in _WEIGHTS:
+        for option in ("preset", "live"):
+            if getattr(arguments, option):
+                raise InputError(f"--{option} is for checkpoints: {arguments.input} describes itself")
+    if arguments.output.suffix in _CHECKPOINTS:
+        for option in ("dtype", "licence", "source"):
+            if getattr(arguments, option):
+                raise InputError(f"--{option} has no place in a checkpoint such as {arguments.output}")

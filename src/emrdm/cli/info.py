@@ -5,10 +5,11 @@ from __future__ import annotations
 import argparse
 import json
 import textwrap
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from emrdm.errors import ConfigError
+from emrdm.errors import ConfigError, printable
 
 if TYPE_CHECKING:
     from emrdm.card import Results
@@ -47,8 +48,10 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.model is None:
         _list_presets(as_json=arguments.json)
         return
-    facts = _facts(arguments.model, arguments.size)
-    print(json.dumps(facts, indent=2) if arguments.json else _render(facts))
+    if not arguments.model:
+        raise ConfigError("MODEL is empty: expected a preset or a file")
+    found = _describe(arguments.model, arguments.size)
+    print(json.dumps(found.facts(), indent=2) if arguments.json else _render(found))
 
 
 def _list_presets(*, as_json: bool) -> None:
@@ -64,74 +67,86 @@ def _list_presets(*, as_json: bool) -> None:
     print("\nemrdm info NAME tells more about one.")
 
 
-def _facts(model: str, size: int) -> dict[str, Any]:
-    """Everything known of a model, as plain data: what --json prints."""
-    from emrdm.presets import load_preset
-    from emrdm.strict import dump
-    from emrdm.weights import read_header
+@dataclass(frozen=True)
+class _Described:
+    """All there is to say about a model: a preset or the header of a weights file."""
 
+    model: str
+    size: int
+    config: ModelConfig
+    title: str
     preset: Preset | None = None
     header: Header | None = None
-    if model.endswith(".toml") or (not Path(model).exists() and not model.endswith(".safetensors")):
-        preset = load_preset(model)
-        config, title = preset.model, preset.title
-    else:
+    dtype: str | None = None
+
+    def facts(self) -> dict[str, Any]:
+        """As plain data: what --json prints."""
+        from emrdm.strict import dump
+
+        weights = {**dump(self.header.card), "dtype": self.dtype, "digest": self.header.digest} if self.header else None
+        return {
+            "model": self.model,
+            "title": self.title,
+            "size": self.size,
+            "cost": dump(self.config.cost(self.size, self.size)),
+            "config": dump(self.config),
+            "training": dump(self.preset.training) if self.preset else None,
+            "paper": dump(self.preset.paper) if self.preset else None,
+            "weights": weights,
+        }
+
+
+def _describe(model: str, size: int) -> _Described:
+    """Names of presets win over files of the same name; anything else with a suffix or a slash is a file."""
+    from emrdm.presets import load_preset, preset_names
+    from emrdm.weights import read_header, stored_dtype
+
+    is_file = model not in preset_names() and ("." in model or "/" in model or Path(model).is_file())
+    if is_file and not model.endswith(".toml"):
         header = read_header(Path(model))
-        config, title = header.config, header.card.title
-    return {
-        "model": model,
-        "title": title,
-        "size": size,
-        "cost": dump(config.cost(size, size)),
-        "config": dump(config),
-        "training": dump(preset.training) if preset else None,
-        "paper": dump(preset.paper) if preset else None,
-        "weights": {**dump(header.card), "dtype": header.dtype, "digest": header.digest} if header else None,
-    }
+        return _Described(model, size, header.config, header.card.title, header=header, dtype=stored_dtype(Path(model)))
+    preset = load_preset(model)
+    return _Described(model, size, preset.model, preset.title, preset=preset)
 
 
-def _render(facts: dict[str, Any]) -> str:
-    from emrdm.config import ModelConfig
-    from emrdm.strict import parse
-
-    config = parse(ModelConfig, facts["config"])
-    rows = [*_network_rows(config, facts), *_method_rows(config), *_weight_rows(facts)]
+def _render(found: _Described) -> str:
+    rows = [*_network_rows(found), *_method_rows(found.config), *_weight_rows(found)]
     width = max(len(name) for name, _ in rows)
-    lines = [f"{facts['model']}: {facts['title']}" if facts["title"] else facts["model"], ""]
-    for name, text in rows:
-        lines += textwrap.wrap(text, 100, initial_indent=f"{name:{width}}  ", subsequent_indent=" " * (width + 2))
+    lines = [printable(f"{found.model}: {found.title}" if found.title else found.model), ""]
+    for name, text in rows:  # texts of a card come from strangers
+        start = f"{name:{width}}  "
+        lines += textwrap.wrap(printable(text), 100, initial_indent=start, subsequent_indent=" " * len(start))
     return "\n".join(lines)
 
 
-def _network_rows(config: ModelConfig, facts: dict[str, Any]) -> list[tuple[str, str]]:
-    network, cost, paper = config.network, facts["cost"], facts["paper"]
+def _network_rows(found: _Described) -> list[tuple[str, str]]:
+    config, network, cost = found.config, found.config.network, found.config.cost(found.size, found.size)
+    paper = found.preset.paper if found.preset else None
     kind = (
         f"multi-temporal, made for {config.frames} frames, takes any number"
         if network.multi_temporal
         else "mono-temporal"
     )
     local = min(network.neighborhood_levels, network.levels)
-    image = f"{facts['size']} x {facts['size']}" + (f", {config.frames} frames" if config.frames > 1 else "")
-    paper_parameters = (
-        f" (paper: {paper['parameters_millions']:.2f} M)" if paper and paper["parameters_millions"] else ""
-    )
-    paper_macs = f" (paper: {paper['macs_giga']:.2f})" if paper and paper["macs_giga"] and facts["size"] == 256 else ""
+    image = f"{found.size} x {found.size}" + (f", {config.frames} frames" if config.frames > 1 else "")
+    parameters = f" (paper: {paper.parameters_millions:.2f} M)" if paper and paper.parameters_millions else ""
+    macs = f" (paper: {paper.macs_giga:.2f})" if paper and paper.macs_giga and found.size == 256 else ""
     return [
         (
             "network",
             f"{kind}; {local} local and {network.levels - local} global levels, "
             f"widths {_list(network.widths)}, depths {_list(network.depths)}, patch {network.patch}",
         ),
-        ("parameters", f"{cost['parameters']:,}{paper_parameters}"),
+        ("parameters", f"{cost.parameters:,}{parameters}"),
         (
             "MACs",
-            f"{cost['macs_paper'] / 1e9:.2f} G in the paper's convention{paper_macs}, "
-            f"{cost['macs'] / 1e9:.2f} G counted fully; one call at {image}",
+            f"{cost.macs_paper / 1e9:.2f} G in the paper's convention{macs}, "
+            f"{cost.macs / 1e9:.2f} G counted fully; one call at {image}",
         ),
         (
             "memory",
-            f"{cost['weight_bytes'] / 1e6:.0f} MB of weights, "
-            f"about {cost['activation_bytes'] / 1e6:.0f} MB more for one call at {image}, float32",
+            f"{cost.weight_bytes / 1e6:.0f} MB of weights, "
+            f"at least {cost.activation_bytes / 1e6:.0f} MB more for one call at {image}, float32",
         ),
     ]
 
@@ -163,32 +178,29 @@ def _method_rows(config: ModelConfig) -> list[tuple[str, str]]:
     return rows
 
 
-def _weight_rows(facts: dict[str, Any]) -> list[tuple[str, str]]:
-    from emrdm.card import Results
-
-    training, paper, card = facts["training"], facts["paper"], facts["weights"]
+def _weight_rows(found: _Described) -> list[tuple[str, str]]:
     rows = []
-    if training:
+    if found.preset:
+        training = found.preset.training
         recipe = [
-            f"{training['steps']:,} steps",
-            f"batch {training['batch_size']} x {training['gpus']} GPU",
-            f"AdamW lr {training['learning_rate']:g}",
-            f"weight decay {training['weight_decay']:g}",
-            f"EMA {training['ema_decay']:g}",
-            training["precision"],
+            f"{training.steps:,} steps",
+            f"batch {training.batch_size} x {training.gpus} GPU",
+            f"AdamW lr {training.learning_rate:g}",
+            f"weight decay {training.weight_decay:g}",
+            f"EMA {training.ema_decay:g}",
+            training.precision,
         ]
         rows.append(("training", ", ".join(recipe)))
-    if paper:
-        rows.append(("paper", _scores(Results(**paper["results"]))))
-    if card is None:
+        if found.preset.paper:
+            rows.append(("paper", _scores(found.preset.paper.results)))
         rows.append(("weights", "none: a preset is a recipe; its weights start at random"))
-        return rows
-    rows.append(("weights", f"{card['source']}; stored as {card['dtype']}"))
-    rows.append(("licence", card["licence"]))
-    if card["training"]:
-        rows.append(("trained on", card["training"]))
-    rows += [("scores", _scores(Results(**results))) for results in card["results"]]
-    rows.append(("digest", card["digest"]))
+    if found.header:
+        card = found.header.card
+        rows += [("weights", f"{card.source}; stored as {found.dtype}"), ("licence", card.licence)]
+        if card.training:
+            rows.append(("trained on", card.training))
+        rows += [("scores", _scores(results)) for results in card.results]
+        rows.append(("digest", found.header.digest))
     return rows
 
 

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from emrdm.diffusion.preconditioning import Factors, Preconditioning
-from emrdm.diffusion.process import Process, per_sample
+from emrdm.diffusion.process import Process
+from emrdm.diffusion.shapes import mean_over_frames, per_sample
 
 
 class Network(Protocol):
@@ -39,20 +40,17 @@ class Denoiser:
 
     def factors(self, t: Tensor, frames: int) -> Factors:
         """Preconditioning factors at time ``t``, for the frames that exist."""
-        count = frames if self.present is None else self.present.sum(1).to(t.dtype)
+        count = frames if self.present is None else self.present.sum(1)
         return self.preconditioning(self.process.sigma(t), self.process.k(t), count)
 
     def __call__(self, x: Tensor, t: Tensor) -> Tensor:
-        """Denoised image (B, C, H, W) from noisy frames ``x`` (B, L, C, H, W) at time ``t``, a scalar or (B,)."""
-        t = t.to(device=x.device, dtype=torch.float32 if x.dtype.itemsize < 4 else x.dtype).expand(len(x))
-        factors = self.factors(t, x.shape[1])
-        output = self.network(per_sample(factors.c_in, x) * x, factors.c_noise)
-        skipped = self._mean_over_frames(x)
-        return per_sample(factors.c_skip, skipped) * skipped + per_sample(factors.c_out, output) * output
+        """Denoised image (B, C, H, W) from noisy frames ``x`` (B, L, C, H, W) at time ``t``, a scalar or (B,).
 
-    def _mean_over_frames(self, x: Tensor) -> Tensor:
-        if self.present is None:
-            return x.mean(1)
-        missing = ~self.present.reshape(self.present.shape + (1,) * (x.ndim - 2))
-        count = per_sample(self.present.sum(1), x[:, 0])
-        return x.masked_fill(missing, 0).sum(1) / count  # filled, not multiplied: NaN times 0 is NaN
+        A scalar in double precision, as samplers give it, keeps that precision until it meets the images.
+        """
+        factors = self.factors(t.to(x.device) if t.ndim else t, x.shape[1])
+        level = torch.float32 if x.dtype.itemsize < 4 else x.dtype
+        c_noise = factors.c_noise.to(device=x.device, dtype=level).expand(len(x))
+        output = self.network(per_sample(factors.c_in, x) * x, c_noise)
+        skipped = mean_over_frames(x, self.present)
+        return per_sample(factors.c_skip, skipped) * skipped + per_sample(factors.c_out, output) * output

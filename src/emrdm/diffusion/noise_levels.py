@@ -27,9 +27,9 @@ def rho_schedule(steps: int, sigma_min: float = 0.001, sigma_max: float = 100.0,
     """
     if steps < 1:
         raise ConfigError(f"sampler.steps is {steps}: expected at least 1")
-    if not 1e-9 <= sigma_min <= sigma_max <= 1e9:
+    if not 1e-9 <= sigma_min < sigma_max <= 1e9:
         raise ConfigError(
-            f"sampler noise levels are {sigma_min:g} to {sigma_max:g}: expected 1e-9 <= sigma_min <= sigma_max <= 1e9"
+            f"sampler noise levels are {sigma_min:g} to {sigma_max:g}: expected 1e-9 <= sigma_min < sigma_max <= 1e9"
         )
     if not 0.1 <= rho <= 100:
         raise ConfigError(f"sampler.rho is {rho:g}: expected 0.1 to 100")

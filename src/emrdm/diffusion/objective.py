@@ -21,7 +21,7 @@ def training_losses(denoiser: Denoiser, x0: Tensor, mu: Tensor, sigma: Tensor, n
         (B,). The mean over the batch is what the paper minimises; the paper's squared norm is a mean over pixels here,
         as in the published implementation.
     """
-    t = denoiser.process.t(sigma)
+    t = denoiser.process.t(sigma.to(mu.device))
     x = denoiser.process.perturb(x0.unsqueeze(1), mu, t, noise)
     error = (denoiser(x, t) - x0).float()
     weight = denoiser.factors(t, mu.shape[1]).weight

@@ -62,7 +62,7 @@ def advance(step: RasterStep, state: Tensor, denoised: Tensor) -> Tensor:
     return step.ratio * state + (1 - step.ratio) * denoised
 
 
-def one_raster(
+def sample(
     denoise: Denoise,
     mu: Tensor,
     times: Sequence[float],

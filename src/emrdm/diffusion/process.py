@@ -14,14 +14,9 @@ from typing import NamedTuple, final
 import torch
 from torch import Tensor
 
+from emrdm.diffusion.shapes import per_sample
 from emrdm.errors import ConfigError
 from emrdm.strict import check
-
-
-def per_sample(value: Tensor, like: Tensor) -> Tensor:
-    """Give a scalar or (B,) tensor the trailing axes, the dtype and the device to multiply ``like`` (B, ...)."""
-    value = value.to(device=like.device, dtype=like.dtype)
-    return value.reshape(value.shape + (1,) * (like.ndim - value.ndim)) if value.ndim else value
 
 
 class Slope(NamedTuple):

@@ -2,7 +2,8 @@
 
 Each is a function of the same four things: the denoiser ``D(x, t) -> (B, C, H, W)``, the cloudy frames ``mu``
 (B, L, C, H, W), a schedule ``times`` that falls to 0, and the process. ``noise(draw)`` gives standard normal
-numbers shaped like ``mu``: draw 0 starts the run, draw i + 1 belongs to the churn of step i.
+numbers shaped like ``mu``: draw 0 starts the run, draw i + 1 belongs to the churn of step i. ``present`` (B, L) says
+which frames exist; the others are left out of the result.
 
 Scalars are kept in double precision on the CPU, images in their own dtype on their own device: nothing in a
 run waits for the device.
@@ -20,6 +21,7 @@ import torch
 from torch import Tensor
 
 from emrdm.diffusion.process import Process
+from emrdm.diffusion.shapes import mean_over_frames
 from emrdm.errors import ConfigError
 from emrdm.strict import check
 
@@ -53,7 +55,7 @@ class Churn:
     t_max: float = math.inf
 
     def __post_init__(self) -> None:
-        check(self, "sampler")
+        check(self, "churn")
         for name, value in (("churn", self.amount), ("noise", self.noise)):
             if not 0 <= value <= 1e6:
                 raise ConfigError(f"sampler.{name} is {value:g}: expected 0 to 1e6")
@@ -75,6 +77,7 @@ def euler(
     process: Process,
     noise: NoiseSource,
     *,
+    present: Tensor | None = None,
     callback: Callback | None = None,
 ) -> Tensor:
     """Deterministic first order sampler: Algorithm 3 with S_churn = 0. One denoiser call a step.
@@ -87,7 +90,7 @@ def euler(
         denoised = denoise(x, _scalar(t))
         x = _advance(x, denoised, mu, process, t, t_next)
         _report(callback, i, times, t, x, denoised)
-    return x.mean(1)
+    return mean_over_frames(x, present)
 
 
 def stochastic(
@@ -98,6 +101,7 @@ def stochastic(
     noise: NoiseSource,
     *,
     churn: Churn,
+    present: Tensor | None = None,
     callback: Callback | None = None,
 ) -> Tensor:
     """The paper's stochastic sampler, Algorithm 3 (for its s and sigma: Algorithm 2). One denoiser call a step.
@@ -110,7 +114,7 @@ def stochastic(
         denoised = denoise(x, _scalar(t_hat))
         x = _advance(x, denoised, mu, process, t_hat, t_next)
         _report(callback, i, times, t_hat, x, denoised)
-    return x.mean(1)
+    return mean_over_frames(x, present)
 
 
 def heun(
@@ -121,6 +125,7 @@ def heun(
     noise: NoiseSource,
     *,
     churn: Churn | None = None,
+    present: Tensor | None = None,
     callback: Callback | None = None,
 ) -> Tensor:
     """Second order (Heun); two denoiser calls a step, one in the last. With ``churn``: EDM's Algorithm 2, this ODE."""
@@ -136,7 +141,7 @@ def heun(
             predicted = x + (t_next - t_hat) * (slope + corrected) / 2
         x = predicted
         _report(callback, i, times, t_hat, x, denoised)
-    return x.mean(1)
+    return mean_over_frames(x, present)
 
 
 def multistep(
@@ -146,6 +151,7 @@ def multistep(
     process: Process,
     noise: NoiseSource,
     *,
+    present: Tensor | None = None,
     callback: Callback | None = None,
 ) -> Tensor:
     """Second order at one denoiser call a step: extrapolates D from the step before (DPM-Solver++ 2M).
@@ -172,7 +178,7 @@ def multistep(
             x = x + k_term * mu
         previous = denoised
         _report(callback, i, times, t, x, denoised)
-    return x.mean(1)
+    return mean_over_frames(x, present)
 
 
 def start(mu: Tensor, times: Sequence[float], process: Process, noise: NoiseSource) -> Tensor:

@@ -82,7 +82,7 @@ class NetworkConfig:
                     f"expected a multiple of head_channels = {head}, at most {_LIMITS['width']}"
                 )
         ranges = [
-            ("depths", self.depths, 0, _LIMITS["depth"]),
+            ("depths", (*self.depths, sum(self.depths)), 0, _LIMITS["depth"]),
             ("hidden", self.hidden, 1, _LIMITS["width"]),
             ("patch", (self.patch,), 1, _LIMITS["patch"]),
             ("kernel", (self.kernel,), 1, 63),

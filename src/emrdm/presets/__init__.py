@@ -5,6 +5,7 @@ TOML because Python reads it without a dependency, numbers such as 1e-4 are numb
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,10 +16,12 @@ from typing import Any, Literal, final
 from emrdm.card import Results
 from emrdm.config import ModelConfig
 from emrdm.errors import ConfigError
-from emrdm.strict import dump, merge, nearest, nested, parse
+from emrdm.strict import check, dump, merge, nearest, nested, parse
 
 _NOT_PRESETS = ("studies",)
-_LARGEST = 16_384  # bytes of a preset; reading hostile TOML takes quadratic time
+_LARGEST = 1 << 20  # bytes of a preset
+# A key with more parts than any preset has; tomllib takes quadratic time for those.
+_DEEP = re.compile(r"(?<![\w'\"-])(?:[\w'\"-]++[ \t]*+\.[ \t]*+){40}")
 
 
 @final
@@ -36,6 +39,17 @@ class TrainingConfig:
     weight_decay: float = 1e-2
     ema_decay: float = 0.9999
     precision: Literal["fp32", "tf32", "bf16-mixed"] = "tf32"
+
+    def __post_init__(self) -> None:
+        check(self, "training")
+        for name in ("steps", "batch_size", "gpus", "epochs"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ConfigError(f"training.{name} is {value}: expected 1 or more")
+        ranges = {"learning_rate": 1.0, "eps": 1.0, "weight_decay": 1e3, "ema_decay": 1.0}
+        for name, value in (*((key, getattr(self, key)) for key in ranges), *(("betas", beta) for beta in self.betas)):
+            if not 0 <= value <= ranges.get(name, 1.0):
+                raise ConfigError(f"training.{name} is {value:g}: expected 0 to {ranges.get(name, 1.0):g}")
 
 
 @final
@@ -62,20 +76,30 @@ class Preset:
 
     def replace(self, changes: Mapping[str, Any]) -> Preset:
         """The preset with dotted keys changed, such as {"model.sampler.steps": 8}; strictly checked."""
-        return parse(Preset, merge(dump(self), nested(changes)))
+        data = merge(dump(self), nested(changes))
+        if data["model"] != dump(self.model):
+            data["paper"] = None  # figures belong to the model they were measured with
+        return parse(Preset, data)
 
 
 def preset_names() -> list[str]:
-    """All presets, sorted."""
+    """All presets: data sets first, then ablations, then those for tests."""
     names = (entry.name.removesuffix(".toml") for entry in files(__name__).iterdir() if entry.name.endswith(".toml"))
-    return sorted(name for name in names if name not in _NOT_PRESETS)
+    return sorted(
+        (name for name in names if name not in _NOT_PRESETS),
+        key=lambda name: (name.startswith("tiny"), name.startswith("config-"), name),
+    )
 
 
 def load_preset(name: str | Path) -> Preset:
     """A preset by name, or from a ``.toml`` file that may build on one with ``base = "name"``."""
     if not isinstance(name, str | Path):
         raise ConfigError(f"preset is a {type(name).__name__}: expected a name or a .toml file")
-    return parse(Preset, _resolve(str(name), seen=()))
+    data = _resolve(str(name), seen=())
+    try:
+        return parse(Preset, data)
+    except ConfigError as error:
+        raise ConfigError(f"{name}: {error}") from None
 
 
 def _resolve(name: str, seen: tuple[str, ...]) -> dict[str, Any]:
@@ -83,13 +107,7 @@ def _resolve(name: str, seen: tuple[str, ...]) -> dict[str, Any]:
     if name in seen or len(seen) > 20:
         raise ConfigError(f"preset {name!r} builds on itself, or on too many others: {' -> '.join((*seen, name))}")
     if name.endswith(".toml"):
-        try:
-            size = Path(name).stat().st_size
-            text = Path(name).read_text("utf-8") if size <= _LARGEST else ""
-        except (OSError, ValueError) as error:  # also names and contents that are not text
-            raise ConfigError(f"{name} cannot be read: {getattr(error, 'strerror', None) or error}") from None
-        if size > _LARGEST:
-            raise ConfigError(f"{name} has {size:,} bytes: a preset has at most {_LARGEST:,}")
+        text = _read_preset_file(Path(name))
     elif name in preset_names():
         text = files(__name__).joinpath(f"{name}.toml").read_text("utf-8")
     else:
@@ -100,13 +118,31 @@ def _resolve(name: str, seen: tuple[str, ...]) -> dict[str, Any]:
         return data
     if not isinstance(base, str):
         raise ConfigError(f"{name}: base is {base!r}: expected the name of a preset")
+    if base.endswith(".toml") and name.endswith(".toml"):
+        base = str(Path(name).parent / base)  # beside the preset that names it
     inherited = _resolve(base, (*seen, name))
     inherited.pop("paper", None)  # figures belong to the preset they were measured with
     return merge(inherited, data)
 
 
+def _read_preset_file(path: Path) -> str:
+    try:
+        if not path.is_file():
+            reason = "it is not a file" if path.exists() else "there is no such file"
+            raise ConfigError(f"{path} cannot be read: {reason}")
+        if path.stat().st_size > _LARGEST:
+            raise ConfigError(f"{path} has {path.stat().st_size:,} bytes: a preset has at most {_LARGEST:,}")
+        return path.read_text("utf-8-sig")
+    except (OSError, ValueError) as error:  # also names and contents that are not text
+        if isinstance(error, ConfigError):
+            raise
+        raise ConfigError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
+
+
 def read_toml(text: str, name: str) -> dict[str, Any]:
     """Parse, with one line that names the file when it is not TOML."""
+    if _DEEP.search(text):
+        raise ConfigError(f"{name}: a key of more than 40 parts: expected a few")
     try:
         return tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # TOMLDecodeError is a ValueError, and so is a number too long
