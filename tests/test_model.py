@@ -3,14 +3,18 @@
 import dataclasses
 import datetime
 import logging
+import math
 
 import numpy as np
 import pytest
 import torch
 from tests.networks.test_hdit import awake
 
-from emrdm import EMRDM, ConfigError, InputError, load_preset
+from emrdm import EMRDM, ConfigError, EmrdmError, InputError, load_preset
 from emrdm.config import SamplerConfig
+from emrdm.diffusion import MeanReverting
+from emrdm.images import pad_by_reflection
+from emrdm.noise import normal
 
 RNG = np.random.default_rng(0)
 
@@ -142,7 +146,7 @@ def test_values_outside_a_band_are_clipped_where_it_says_so_and_that_is_logged(m
     inside = np.clip(outside, 0, 255)
     with caplog.at_level(logging.INFO, logger="emrdm"):
         found = mono.restore(outside)
-    assert "clipped 0.26 % of the values" in caplog.text
+    assert "cloudy: clipped 0.26 % of the values" in caplog.text
     assert np.array_equal(found, mono.restore(inside))
     open_bands = tuple(dataclasses.replace(band, clip=False) for band in mono.config.bands)
     model = EMRDM(dataclasses.replace(mono.config, bands=open_bands), network=mono.network)
@@ -160,6 +164,65 @@ def test_every_sampler_can_be_asked_for(mono, method):
     churn = 2.5 if method in ("stochastic", "heun") else 0.0
     clear = mono.restore(pixels(3, 16, 16), sampler=SamplerConfig(method=method, steps=4, churn=churn))
     assert np.isfinite(clear).all()
+
+
+def test_every_step_of_a_run_draws_noise_of_its_own(mono, monkeypatch):
+    drawn = []
+
+    def record(keys, window, **options):
+        drawn.append(tuple(keys))
+        return normal(keys, window, **options)
+
+    monkeypatch.setattr("emrdm.model.normal", record)
+    mono.restore(pixels(2, 3, 16, 16), sampler=SamplerConfig(steps=4, churn=2.0))
+    assert len(drawn) == 5
+    assert len({key for keys in drawn for key in keys}) == 10
+
+
+@pytest.mark.parametrize("method", ["euler", "stochastic", "heun", "multistep"])
+def test_missing_frames_may_hold_anything_in_sampling_and_training(multi, method):
+    generator = torch.Generator().manual_seed(0)
+    cloudy, aux = torch.rand(2, 3, 3, 16, 16, generator=generator), torch.rand(2, 3, 1, 16, 16, generator=generator)
+    present = torch.tensor([[True, False, True], [True, True, False]])
+    noise = torch.randn(cloudy.shape, generator=generator)
+    sampler = SamplerConfig(method=method, steps=3, churn=1.0 if method in ("stochastic", "heun") else 0.0)
+
+    def run(filler):
+        frames, extra = (x.masked_fill(~present[:, :, None, None, None], filler) for x in (cloudy, aux))
+        image = multi.sample(frames, extra, present=present, sampler=sampler, noise=lambda draw: noise)
+        losses = multi.losses(cloudy[:, 0], frames, extra, sigma=torch.tensor([0.2, 1.0]), noise=noise, present=present)
+        return image, losses.detach()
+
+    for a, b in zip(run(0.0), run(math.nan), strict=True):
+        assert torch.isfinite(b).all()
+        assert torch.equal(a, b)
+
+
+def test_a_sample_without_any_frame_is_refused_in_training_too(multi):
+    cloudy, aux = torch.rand(1, 2, 3, 16, 16), torch.rand(1, 2, 1, 16, 16)
+    with pytest.raises(InputError, match="without any frame"):
+        multi.losses(cloudy[:, 0], cloudy, aux, sigma=torch.ones(1), noise=cloudy, present=torch.zeros(1, 2).bool())
+    with pytest.raises(InputError, match="only bands may differ"):
+        multi.losses(cloudy[:, 0], cloudy, aux[:, :1], sigma=torch.ones(1), noise=cloudy)
+
+
+def test_a_mean_reverting_process_becomes_part_of_the_configuration(tmp_path):
+    model = EMRDM(load_preset("tiny").model, process=MeanReverting(1.5))
+    model.save(tmp_path / "m.safetensors")
+    assert EMRDM.load(tmp_path / "m.safetensors").config.process.alpha == 1.5
+
+
+def test_images_are_extended_by_mirroring():
+    row = torch.arange(4.0).expand(2, 1, 3, 4)
+    wide = pad_by_reflection(row, 3, 11)
+    assert wide[0, 0, 0].tolist() == [0, 1, 2, 3, 2, 1, 0, 1, 2, 3, 2]
+    tall = pad_by_reflection(row.transpose(-1, -2), 7, 3)
+    assert tall[0, 0, :, 0].tolist() == [0, 1, 2, 3, 2, 1, 0]
+
+
+def test_results_out_of_all_bounds_are_refused(mono):
+    with pytest.raises(EmrdmError, match="the result holds NaN or infinite values"):
+        mono.restore(np.full((3, 16, 16), 3e38, np.float32), scaled=True)
 
 
 def test_results_are_ordinary_tensors(mono):
@@ -200,8 +263,10 @@ def test_dates_with_a_time_zone_are_ordered_in_utc(multi):
 
 def test_restoring_does_not_disturb_training(mono):
     mono.network.train()
+    mono.network.mapping.eval()
     mono.restore(pixels(3, 16, 16))
     assert mono.network.training
+    assert not mono.network.mapping.training
     mono.network.eval()
 
 

@@ -72,6 +72,12 @@ def test_neighbours_in_every_direction_are_uncorrelated():
         assert abs((a * b).mean().item()) < 5 / math.sqrt(a.numel())
 
 
+def test_all_bands_and_frames_are_independent_of_each_other():
+    x = normal(3, Window(0, 0, 128, 128), frames=3, bands=14).double().flatten(3).flatten(0, 2)
+    correlation = x @ x.T / x.shape[1]
+    assert (correlation - torch.eye(len(x))).abs().max() < 6 / math.sqrt(x.shape[1])
+
+
 def test_fold_makes_unrelated_keys_and_the_order_counts():
     keys = {fold(seed, a, b) for seed in range(8) for a in range(8) for b in range(8)}
     assert len(keys) == 512

@@ -12,6 +12,7 @@ from tests.diffusion.test_process import Exponential
 
 from emrdm.diffusion import Churn, MeanReverting, euler, heun, multistep, rho_schedule, stochastic
 from emrdm.diffusion.samplers import start
+from emrdm.diffusion.shapes import mean_over_frames
 from emrdm.errors import ConfigError
 
 SHAPE = (2, 3, 4, 5, 5)
@@ -140,6 +141,62 @@ def test_the_general_sampler_is_algorithm_2_for_the_papers_process(churn):
     times = rho_schedule(5).tolist()
     found = stochastic(denoise, mu, times, process, draws(), churn=churn)
     assert torch.allclose(found, algorithm_2(denoise, mu, times, 3.0, draws(), churn), rtol=1e-10, atol=1e-12)
+
+
+def edm_algorithm_2(denoise, mu, times, process, noise, churn):
+    """EDM's stochastic Heun sampler, line by line, on the paper's ODE and without the cap."""
+    at = lambda f, t: f(torch.tensor(t, dtype=torch.float64)).item()  # noqa: E731
+
+    def slope(x, t):
+        denoised = denoise(x, torch.tensor(t, dtype=torch.float64)).unsqueeze(1)
+        k, k_dot, a = at(process.k, t), at(process.k_dot, t), at(process.sigma_dot, t) / at(process.sigma, t)
+        return k_dot * mu - a * (denoised + k * mu - x)
+
+    count = len(times) - 1
+    x = at(process.k, times[0]) * mu + at(process.sigma, times[0]) * noise(0)
+    for i in range(count):
+        t, t_next = times[i], times[i + 1]
+        h = t + t * (churn.amount / count if churn.t_min <= t <= churn.t_max else 0)
+        spread = math.sqrt(max(at(process.sigma, h) ** 2 - at(process.sigma, t) ** 2, 0))
+        x_hat = x + (at(process.k, h) - at(process.k, t)) * mu + spread * churn.noise * noise(i + 1)
+        d = slope(x_hat, h)
+        x = x_hat + (t_next - h) * d
+        if t_next != 0:
+            x = x_hat + (t_next - h) * (d + slope(x, t_next)) / 2
+    return x.mean(1)
+
+
+@pytest.mark.parametrize("churn", [Churn(), *CHURNS])
+@pytest.mark.parametrize("process", [MeanReverting(3.0), Exponential()])
+def test_heun_with_churn_is_edms_sampler_on_this_ode(churn, process):
+    mu = cloudy()
+    denoise = PROBLEM.denoiser(process, mu)
+    times = process.t(rho_schedule(6, 0.01, 50.0)).tolist()
+    found = heun(denoise, mu, times, process, draws(), churn=churn)
+    assert torch.allclose(found, edm_algorithm_2(denoise, mu, times, process, draws(), churn), rtol=1e-8, atol=1e-9)
+
+
+@pytest.mark.parametrize("sampler", [euler, heun, multistep])
+@pytest.mark.parametrize("process", [MeanReverting(3.0), Exponential()])
+def test_missing_frames_are_left_out_of_the_result_whatever_they_hold(sampler, process):
+    mu = cloudy()
+    present = torch.tensor([[True, False, True], [False, True, True]])
+    times = process.t(rho_schedule(5, 0.05, 20.0)).tolist()
+    spoilt = mu.masked_fill(~present[:, :, None, None, None], math.nan)
+
+    def masked(x, t):
+        average = mean_over_frames(x - process.k(t) * mu, present)
+        return (0.6 * average + 0.1) / (0.6 + process.sigma(t) ** 2)
+
+    found = sampler(masked, spoilt, times, process, draws(), present=present)
+    for b in range(2):
+        kept = mu[b : b + 1, present[b]]
+        noise = lambda draw, b=b: draws()(draw)[b : b + 1, present[b]]  # noqa: E731
+
+        def alone(x, t, kept=kept):
+            return (0.6 * (x - process.k(t) * kept).mean(1) + 0.1) / (0.6 + process.sigma(t) ** 2)
+
+        assert torch.allclose(found[b : b + 1], sampler(alone, kept, times, process, noise), rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize("churn", CHURNS)

@@ -113,6 +113,72 @@ def test_expected_scores_are_the_papers():
         assert results.protocol in ("cuhk", "sen12ms-cr", "sen2-mtc-new")
 
 
+def test_sizes_operations_and_times_are_the_papers():
+    sen12, cuhk, mtc = ([float(cell) for cell in row[1:]] for row in table("efficiency"))
+    for name, row in zip(COLUMNS, (cuhk, cuhk, sen12, mtc), strict=True):
+        preset = load_preset(name)
+        assert [preset.paper.parameters_millions, preset.paper.macs_giga] == row
+        cost = preset.model.cost()
+        assert [round(cost.parameters / 1e6, 2), round(cost.macs_paper / 1e9, 2)] == row
+    for name, row in zip(COLUMNS, table("times"), strict=True):
+        paper = load_preset(name).paper
+        assert [paper.training_ms_a_batch, paper.sampling_ms_an_image] == [value(cell) for cell in row[1:]]
+
+
+@pytest.mark.parametrize(
+    ("name", "inputs", "bands", "aux"),
+    [
+        ("cuhk-cr1", ("noisy", "cloudy"), [("red green blue nir", 0, 255, False)], []),
+        ("cuhk-cr2", ("noisy", "cloudy"), [("red green blue nir", 0, 255, False)], []),
+        (
+            "sen12ms-cr",
+            ("noisy", "aux", "cloudy"),
+            [("B1 B2 B3 B4 B5 B6 B7 B8 B8A B9 B10 B11 B12", 0, 10_000, True)],
+            [("VV VH", -25, 0, True)],
+        ),
+        ("sen2-mtc-new", ("noisy", "cloudy", "aux"), [("B4 B3 B2", 0, 10_000, False)], [("B8", 0, 10_000, False)]),
+    ],
+)
+def test_channels_have_the_published_order_and_scaling(name, inputs, bands, aux):
+    """Sections 4.3 and 7 of the description of the published implementation: the same weights need the same input."""
+    model = load_preset(name).model
+    assert model.inputs == inputs
+    for found, groups in ((model.bands, bands), (model.aux, aux)):
+        expected = [(band, low, high, clip) for names, low, high, clip in groups for band in names.split()]
+        assert [(band.name, band.low, band.high, band.clip) for band in found] == expected
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"steps": 0},
+        {"batch_size": -1},
+        {"learning_rate": -1.0},
+        {"ema_decay": 7.0},
+        {"betas": [0.9, 2.0]},
+        {"epochs": 0},
+    ],
+)
+def test_recipes_that_make_no_sense_are_refused(change):
+    with pytest.raises(ConfigError, match=f"training.{next(iter(change))}"):
+        load_preset("tiny").replace({f"training.{key}": value for key, value in change.items()})
+
+
+def test_a_preset_with_many_bands_is_fine(tmp_path):
+    bands = "".join(
+        f'  {{ name = "band {i}", unit = "radiance, scaled", low = 0, high = 65535 }},\n' for i in range(224)
+    )
+    path = tmp_path / "hyperspectral.toml"
+    path.write_text(f'base = "tiny"\ntitle = "hyperspectral"\n[model]\nbands = [\n{bands}]\n')
+    assert load_preset(path).model.out_channels == 224
+
+
+def test_a_base_is_looked_for_beside_the_preset_that_names_it(tmp_path):
+    (tmp_path / "first.toml").write_text('base = "tiny"\ntitle = "first"\n')
+    (tmp_path / "second.toml").write_text('base = "first.toml"\n')
+    assert load_preset(tmp_path / "second.toml").title == "first"
+
+
 def test_ablation_configs_add_one_thing_each():
     a, b, c, d, e = (load_preset(f"config-{letter}").model for letter in "abcde")
     assert a.inputs == ("noisy",)
@@ -186,6 +252,7 @@ def test_mistakes_are_named(tmp_path, text, message):
     with pytest.raises(ConfigError) as caught:
         load_preset(path)
     assert message in str(caught.value)
+    assert "mine.toml" in str(caught.value)
     assert "\n" not in str(caught.value)
 
 

@@ -111,7 +111,8 @@ def _resolve(name: str, seen: tuple[str, ...]) -> dict[str, Any]:
     elif name in preset_names():
         text = files(__name__).joinpath(f"{name}.toml").read_text("utf-8")
     else:
-        raise ConfigError(f"unknown preset {name!r}{nearest(name, preset_names())}")
+        where = f"{seen[-1]}: base: " if seen else ""
+        raise ConfigError(f"{where}unknown preset {name!r}{nearest(name, preset_names())}")
     data = read_toml(text, name)
     base = data.pop("base", None)
     if base is None:
