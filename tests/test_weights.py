@@ -18,7 +18,7 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from tests.test_published import Bomb
 
-from emrdm import EMRDM, EmrdmError, ModelCard, Results, WeightsError, load_preset
+from emrdm import EMRDM, EmrdmError, InputError, ModelCard, Results, WeightsError, load_preset
 from emrdm.strict import dump
 from emrdm.weights import digest, load, read_header, save, stored_dtype
 
@@ -189,6 +189,24 @@ def test_shapes_beyond_all_numbers_are_refused(path):
         refusal(path)
 
 
+@pytest.mark.timeout(20)
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path):
+    pipe = tmp_path / "pipe.safetensors"
+    os.mkfifo(pipe)
+    assert "it is not a file" in refusal(pipe)
+    with pytest.raises(WeightsError, match="it is not a file"):
+        EMRDM.from_published(pipe, preset="tiny")
+
+
+def test_names_that_are_too_long_are_refused_and_leave_nothing(tmp_path, model, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(WeightsError, match="File name too long"):
+        EMRDM.load("a" * 5000)
+    with pytest.raises(InputError, match="File name too long"):
+        model.save("a" * 5000)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_devices_are_refused():
     for name in ("/dev/null", "/dev/full"):
         with pytest.raises(WeightsError, match=name):
@@ -255,7 +273,7 @@ def test_a_state_that_is_not_the_networks_is_refused(path, change, message):
         (lambda c: c["config"]["network"].update(widths=[10**12, 64]), "network.widths has 1000000000000"),
         (lambda c: c["config"]["network"].update(depths=[10**9, 2]), "network.depths has 1000000000"),
         (
-            lambda c: c["config"]["network"].update(widths=[16384, 16384], hidden=[16384, 16384], depths=[128, 128]),
+            lambda c: c["config"]["network"].update(widths=[2048, 2048], hidden=[2048, 2048], depths=[64, 64]),
             "numbers for a network of",
         ),
         (

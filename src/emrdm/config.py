@@ -156,6 +156,8 @@ class ModelConfig:
                 f"frames is {self.frames} for a mono-temporal network: expected 1, or network.temporal_heads above 0"
             )
         check_channels(self.in_channels, self.out_channels)
+        if self.cost().parameters > 50e9:
+            raise ConfigError(f"the network would have {self.cost().parameters:,} parameters: expected at most 50e9")
 
     @property
     def in_channels(self) -> int:

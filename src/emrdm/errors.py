@@ -14,6 +14,12 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
+def _shorten(text: str) -> str:
+    """Leave out the middle: a message says where at its beginning and what was expected at its end."""
+    half = _LONGEST // 2 - 3
+    return text if len(text) <= _LONGEST else f"{text[:half]} ... {text[-half:]}"
+
+
 class EmrdmError(Exception):
     """Anything this package refuses or cannot do.
 
@@ -24,8 +30,7 @@ class EmrdmError(Exception):
     exit_code = 1
 
     def __init__(self, message: str) -> None:
-        shown = printable(message[: 2 * _LONGEST])
-        super().__init__(shown if len(shown) <= _LONGEST else shown[: _LONGEST - 3] + "...")
+        super().__init__(_shorten(printable(_shorten(message))))
 
 
 class InputError(EmrdmError, ValueError):

@@ -21,6 +21,17 @@ def as_path(value: str | Path, what: str) -> Path:
     return Path(value)
 
 
+def why_unreadable(path: Path) -> str | None:
+    """Why a path cannot be opened as a file, in a few words; None if it can. Never waits, as a pipe would make it."""
+    try:
+        if path.exists() and not path.is_file():
+            return "it is not a file"
+        path.open("rb").close()
+    except (OSError, ValueError) as error:  # also names that are not text
+        return getattr(error, "strerror", None) or str(error)
+    return None
+
+
 @contextmanager
 def atomic_path(path: Path) -> Iterator[Path]:
     """Give a temporary path beside ``path``; move it into place when the block ends well, remove it otherwise.
@@ -30,13 +41,14 @@ def atomic_path(path: Path) -> Iterator[Path]:
     Callers that can should read the temporary file back before leaving.
     """
     path = Path(os.path.realpath(path))  # a link stays a link, to the new content
-    if path.is_dir():
+    if os.path.isdir(path):  # noqa: PTH112 - never raises, as Path.is_dir does for a name that is too long
         raise InputError(f"{path} is a folder: expected the name of a file to write")
     temporary = path.parent / f".{path.name[:100]}.{_this_host()}-{os.getpid()}-{secrets.token_hex(4)}.partial"
     try:
         _remove_leftovers(path)
+        mode = path.stat().st_mode & 0o777 if path.exists() else None
         os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
-        mode = (path if path.exists() else temporary).stat().st_mode & 0o777
+        mode = mode or temporary.stat().st_mode & 0o777
     except (OSError, ValueError) as error:
         raise InputError(f"{path} cannot be written: {getattr(error, 'strerror', None) or error}") from None
     try:

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from emrdm.config import ModelConfig
 from emrdm.errors import EmrdmError, WeightsError
-from emrdm.files import atomic_path
+from emrdm.files import atomic_path, why_unreadable
 from emrdm.presets import load_preset, preset_names
 from emrdm.weights import buffer_names, check_state, check_values
 
@@ -120,12 +120,12 @@ def _state_dict(path: Path) -> dict[str, Tensor]:
 
 def _check_archive(path: Path) -> None:
     """Refuse what torch would not notice: damage inside tensors, compressed bombs, pickles that never end."""
-    if path.exists() and not path.is_file():
-        raise WeightsError(f"{path} cannot be read: it is not a file")
+    reason = why_unreadable(path)
+    if reason is not None:
+        raise WeightsError(f"{path} cannot be read: {reason}")
+    if not zipfile.is_zipfile(path):
+        raise WeightsError(f"{path} is not a checkpoint: expected a zip archive, as torch.save writes it")
     try:
-        path.open("rb").close()
-        if not zipfile.is_zipfile(path):
-            raise WeightsError(f"{path} is not a checkpoint: expected a zip archive, as torch.save writes it")
         with zipfile.ZipFile(path) as archive:
             if any(member.compress_type != zipfile.ZIP_STORED for member in archive.infolist()):
                 raise WeightsError(f"{path} is compressed: expected a checkpoint as torch.save writes it")

@@ -22,7 +22,7 @@ from emrdm import networks
 from emrdm.card import ModelCard
 from emrdm.config import ModelConfig
 from emrdm.errors import ConfigError, EmrdmError, WeightsError
-from emrdm.files import atomic_path
+from emrdm.files import atomic_path, why_unreadable
 from emrdm.strict import dump, parse
 
 FORMAT = 1
@@ -186,16 +186,15 @@ def _open(path: Path) -> Any:
     """Open as safetensors, or say what the file is instead."""
     from safetensors import SafetensorError, safe_open
 
-    if path.exists() and not path.is_file():
-        raise WeightsError(f"{path} cannot be read: it is not a file")
+    reason = why_unreadable(path)
+    if reason is not None:
+        raise WeightsError(f"{path} cannot be read: {reason}")
     try:
-        with path.open("rb") as stream:
-            start = stream.read(4)
         return safe_open(path, framework="pt")
-    except (OSError, UnicodeError) as error:
-        raise WeightsError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
     except SafetensorError as error:
-        if start[:2] == b"PK" or start[:1] == b"\x80":
+        with path.open("rb") as stream:
+            start = stream.read(2)
+        if start == b"PK" or start[:1] == b"\x80":
             raise WeightsError(
                 f"{path} is a pickle (.ckpt, .pt): it could run code and is not opened; "
                 "published checkpoints: emrdm convert"

@@ -1,5 +1,6 @@
 """The command line: help, exit codes, one line for each mistake."""
 
+import signal
 import subprocess
 import sys
 import time
@@ -80,3 +81,25 @@ def test_a_reader_that_has_seen_enough_is_no_error():
     command = f"{sys.executable} -m emrdm info sen12ms-cr | head -1"
     result = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, check=False)
     assert (result.returncode, result.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_signals_end_a_command_cleanly(number, tmp_path):
+    """A command that is writing exits with 130, and leaves neither a traceback nor a part of its file."""
+    script = (
+        "import sys, time, emrdm.cli, emrdm.files\n"
+        "def run(arguments):\n"
+        "    with emrdm.files.atomic_path(emrdm.files.Path(sys.argv[1]) / 'out') as temporary:\n"
+        "        print('writing', flush=True)\n"
+        "        time.sleep(60)\n"
+        "emrdm.cli.info.run = run\n"
+        "sys.exit(emrdm.cli.main(['info']))\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", script, str(tmp_path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout.readline() == "writing\n"
+    process.send_signal(number)
+    _, error = process.communicate(timeout=30)
+    assert (process.returncode, error) == (130, "emrdm info: interrupted\n")
+    assert list(tmp_path.iterdir()) == []

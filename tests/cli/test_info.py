@@ -95,7 +95,7 @@ def test_a_preset_of_ones_own(capsys, tmp_path):
     [
         (["sen12ms"], "unknown preset 'sen12ms'; did you mean 'sen12ms-cr'?"),
         (["none.safetensors"], "none.safetensors cannot be read: No such file or directory"),
-        (["none.toml"], "none.toml cannot be read: there is no such file"),
+        (["none.toml"], "none.toml cannot be read: No such file or directory"),
         (["none.ckpt"], "none.ckpt cannot be read: No such file or directory"),
         ([""], "MODEL is empty"),
         (["tiny", "--size", "1"], "--size is 1: expected 2 to 1000000 pixels"),

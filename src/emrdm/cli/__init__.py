@@ -9,7 +9,9 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+import signal
 import sys
+import threading
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
@@ -73,6 +75,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if parsed.verb is None:
         parser.print_help()
         return 0
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, signal.default_int_handler)  # clean up as for Ctrl-C
     level = logging.INFO if parsed.verbose else logging.ERROR if parsed.quiet else logging.WARNING
     logging.basicConfig(level=level, format="emrdm: %(message)s", stream=sys.stderr)
     try:

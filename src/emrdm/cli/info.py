@@ -101,7 +101,7 @@ def _describe(model: str, size: int) -> _Described:
     from emrdm.presets import load_preset, preset_names
     from emrdm.weights import read_header, stored_dtype
 
-    is_file = model not in preset_names() and ("." in model or "/" in model or Path(model).is_file())
+    is_file = model not in preset_names() and ("." in model or "/" in model)
     if is_file and not model.endswith(".toml"):
         header = read_header(Path(model))
         return _Described(model, size, header.config, header.card.title, header=header, dtype=stored_dtype(Path(model)))

@@ -16,6 +16,7 @@ from typing import Any, Literal, final
 from emrdm.card import Results
 from emrdm.config import ModelConfig
 from emrdm.errors import ConfigError
+from emrdm.files import why_unreadable
 from emrdm.strict import check, dump, merge, nearest, nested, parse
 
 _NOT_PRESETS = ("studies",)
@@ -127,17 +128,16 @@ def _resolve(name: str, seen: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _read_preset_file(path: Path) -> str:
+    reason = why_unreadable(path)
+    if reason is not None:
+        raise ConfigError(f"{path} cannot be read: {reason}")
+    size = path.stat().st_size
+    if size > _LARGEST:
+        raise ConfigError(f"{path} has {size:,} bytes: a preset has at most {_LARGEST:,}")
     try:
-        if not path.is_file():
-            reason = "it is not a file" if path.exists() else "there is no such file"
-            raise ConfigError(f"{path} cannot be read: {reason}")
-        if path.stat().st_size > _LARGEST:
-            raise ConfigError(f"{path} has {path.stat().st_size:,} bytes: a preset has at most {_LARGEST:,}")
         return path.read_text("utf-8-sig")
-    except (OSError, ValueError) as error:  # also names and contents that are not text
-        if isinstance(error, ConfigError):
-            raise
-        raise ConfigError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
+    except UnicodeError as error:
+        raise ConfigError(f"{path} is not text in UTF-8: {error}") from None
 
 
 def read_toml(text: str, name: str) -> dict[str, Any]:

@@ -66,7 +66,7 @@ class Study:
                 if run.scores is not None or run.preset is None
                 else (preset.paper and preset.paper.results.scores)
             )
-            label = ", ".join(f"{key.rpartition('.')[2]} {value:g}" for key, value in run.set.items()) or base
+            label = ", ".join(f"{key.rpartition('.')[2]} {_show(value)}" for key, value in run.set.items()) or base
             yield Case(label=label, preset=preset, scores=scores)
 
     def _grid_runs(self) -> Iterator[Run]:
@@ -77,6 +77,10 @@ class Study:
             if self.less_than and not point[self.less_than[0]] < point[self.less_than[1]]:
                 continue
             yield Run(set=point)
+
+
+def _show(value: object) -> str:
+    return f"{value:g}" if isinstance(value, int | float) else str(value)
 
 
 def study_names() -> list[str]:
