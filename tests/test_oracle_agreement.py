@@ -198,3 +198,27 @@ def test_initial_values_are_zero_where_published_ones_are(name):
     state = EMRDM.from_preset(preset).network.state_dict()
     for key in state.keys() & {entry["name"] for entry in listed["entries"]}:
         assert (state[key].abs().max() == 0) == (key in zero), key
+
+
+def full_size_error(preset):
+    """Relative difference from the oracle with all parameters of a published network, on the smallest image it takes."""
+    config = load_preset(preset).model
+    network = awake(EMRDM.from_preset(preset).network, seed=6)
+    side = config.network.padded(1)
+    frames = (2,) if config.network.multi_temporal else ()
+    generator = torch.Generator().manual_seed(0)
+    x, c_noise = torch.randn(1, *frames, config.in_channels, side, side, generator=generator), torch.tensor([-0.4])
+    arguments = arrays(network), x.double().numpy(), c_noise.double().numpy()
+    if config.network.multi_temporal:
+        expected, _ = oracle.multi_network(*arguments, temporal_heads=16, **shape_of(config.network))
+    else:
+        expected = oracle.mono_network(*arguments, **shape_of(config.network))
+    assert np.abs(expected).max() > 0.1
+    with torch.no_grad():
+        found = network(x, c_noise).numpy()
+    return np.linalg.norm(found - expected) / np.linalg.norm(expected)
+
+
+@pytest.mark.parametrize("preset", ["cuhk-cr1", "sen12ms-cr", "sen2-mtc-new"])
+def test_full_size_networks(preset):
+    assert full_size_error(preset) < 1e-5
