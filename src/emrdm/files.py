@@ -1,4 +1,4 @@
-"""Files that are either absent or complete."""
+"""Paths from users, and files that are either absent or complete."""
 
 from __future__ import annotations
 
@@ -78,12 +78,14 @@ def _remove_leftovers(path: Path) -> None:
 
 
 def _is_running(process: int) -> bool:
+    if os.name != "posix":  # signal 0 asks there is somebody there on POSIX alone; elsewhere it would interrupt them
+        return True
     try:
         os.kill(process, 0)
     except ProcessLookupError:
         return False
-    except OSError:  # somebody else's
-        return True
+    except OSError:  # somebody else's process: it exists
+        pass
     return True
 
 

@@ -127,20 +127,25 @@ def _check_archive(path: Path) -> None:
         raise WeightsError(f"{path} is not a checkpoint: expected a zip archive, as torch.save writes it")
     try:
         with zipfile.ZipFile(path) as archive:
-            if any(member.compress_type != zipfile.ZIP_STORED for member in archive.infolist()):
-                raise WeightsError(f"{path} is compressed: expected a checkpoint as torch.save writes it")
-            damaged = archive.testzip()
-            if damaged is not None:
-                raise WeightsError(f"{path} is damaged: the checksum of {damaged} is wrong")
-            for member in archive.infolist():
-                if member.filename.endswith("data.pkl") and _tuple_depth(archive.read(member)) > _DEEPEST:
-                    raise WeightsError(f"{path} has tuples nested without end: not a checkpoint")
-    except OSError as error:
-        raise WeightsError(f"{path} cannot be read: {error.strerror or error}") from None
-    except (zipfile.BadZipFile, ValueError, IndexError, KeyError, NotImplementedError, RuntimeError) as error:
-        if isinstance(error, WeightsError):
-            raise
-        raise WeightsError(f"{path} is damaged: {error}") from None
+            fault = _fault(archive)
+    except Exception as error:  # zipfile and pickletools meet damaged data with many kinds of errors
+        fault = f"is damaged: {error}"
+    if fault is not None:
+        raise WeightsError(f"{path} {fault}")
+
+
+def _fault(archive: zipfile.ZipFile) -> str | None:
+    """What is wrong with an archive, as the end of a sentence."""
+    members = archive.infolist()
+    if any(member.compress_type != zipfile.ZIP_STORED for member in members):  # before anything is unpacked
+        return "is compressed: expected a checkpoint as torch.save writes it"
+    damaged = archive.testzip()
+    if damaged is not None:
+        return f"is damaged: the checksum of {damaged} is wrong"
+    pickles = [member for member in members if member.filename.endswith("data.pkl")]
+    if any(_tuple_depth(archive.read(member)) > _DEEPEST for member in pickles):
+        return "has tuples nested without end: not a checkpoint"
+    return None
 
 
 def _tuple_depth(pickled: bytes) -> int:

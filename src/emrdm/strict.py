@@ -1,8 +1,8 @@
 """From plain dictionaries to frozen dataclasses, strictly.
 
 Every key must be known, every value of the right type; what is wrong is said in one line with the full path of the
-key, and an unknown key names the nearest known one. Nothing is converted but whole numbers where real ones are
-expected.
+key, and an unknown key names the nearest known one. Nothing is converted but what loses nothing: whole numbers where
+real ones are expected, lists to tuples, and single numbers of numpy and torch.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 Header entry ``emrdm`` is JSON: the format's version, the whole :class:`~emrdm.config.ModelConfig` (network, process,
 preconditioning, noise levels, sampler, bands with units and scaling), the :class:`~emrdm.card.ModelCard`, and a
-digest of all tensors. A file that does not hold together is refused with the reason; nothing in it is ever executed.
+digest of both and of all tensors. A file that does not hold together is refused with the reason; nothing in it is
+ever executed.
 """
 
 from __future__ import annotations

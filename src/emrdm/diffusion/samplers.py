@@ -110,7 +110,7 @@ def stochastic(
     """
     x = start(mu, times, process, noise)
     for i, (t, t_next) in enumerate(falling_pairs(times)):
-        x, t_hat = perturb_further(x, mu, process, t, churn.gamma(t, len(times) - 1), churn.noise, noise, draw=i + 1)
+        x, t_hat = perturb_further(x, mu, process, t, churn, i, len(times) - 1, noise)
         denoised = denoise(x, _scalar(t_hat))
         x = _advance(x, denoised, mu, process, t_hat, t_next)
         _report(callback, i, times, t_hat, x, denoised)
@@ -132,7 +132,7 @@ def heun(
     churn = churn or Churn()
     x = start(mu, times, process, noise)
     for i, (t, t_next) in enumerate(falling_pairs(times)):
-        x, t_hat = perturb_further(x, mu, process, t, churn.gamma(t, len(times) - 1), churn.noise, noise, draw=i + 1)
+        x, t_hat = perturb_further(x, mu, process, t, churn, i, len(times) - 1, noise)
         denoised = denoise(x, _scalar(t_hat))
         predicted = _advance(x, denoised, mu, process, t_hat, t_next)
         if t_next > 0:
@@ -172,10 +172,11 @@ def multistep(
                 target = denoised + (denoised - previous) * (log_step / (2 * log_step_before))
             log_step_before = log_step
         ratio = sigma_next / sigma
-        k_term = _value(process.k, t_next) - ratio * _value(process.k, t)
+        k_next = _value(process.k, t_next)
+        k_rest = k_next - ratio * _value(process.k, t)
         x = ratio * x + (1 - ratio) * target.unsqueeze(1)
-        if k_term != 0:
-            x = x + k_term * mu
+        if abs(k_rest) > 1e-12 * abs(k_next):  # else it is rounding: k and sigma are proportional
+            x = x + k_rest * mu
         previous = denoised
         _report(callback, i, times, t, x, denoised)
     return mean_over_frames(x, present)
@@ -187,15 +188,16 @@ def start(mu: Tensor, times: Sequence[float], process: Process, noise: NoiseSour
 
 
 def perturb_further(
-    x: Tensor, mu: Tensor, process: Process, t: float, gamma: float, s_noise: float, noise: NoiseSource, *, draw: int
+    x: Tensor, mu: Tensor, process: Process, t: float, churn: Churn, step: int, steps: int, noise: NoiseSource
 ) -> tuple[Tensor, float]:
     """Raise the noise level from ``t`` to ``t (1 + gamma)`` (Eq. enlarge_noise_and_mean); gamma 0 draws nothing."""
+    gamma = churn.gamma(t, steps)
     if gamma == 0:
         return x, t
     t_hat = t * (1 + gamma)
     k_rise = _value(process.k, t_hat) - _value(process.k, t)
     spread = math.sqrt(_value(process.sigma, t_hat) ** 2 - _value(process.sigma, t) ** 2)
-    return x + k_rise * mu + (spread * s_noise) * noise(draw), t_hat
+    return x + k_rise * mu + (spread * churn.noise) * noise(step + 1), t_hat
 
 
 def _slope(x: Tensor, denoised: Tensor, mu: Tensor, process: Process, t: float) -> Tensor:
