@@ -51,5 +51,11 @@ class WeightsError(EmrdmError, ValueError):
     exit_code = 2
 
 
+class DataError(EmrdmError, ValueError):
+    """A file of a data set that is missing, cannot be read or is not what it should be; the rest may be fine."""
+
+    exit_code = 2
+
+
 class MissingDependencyError(EmrdmError, ImportError):
     """An optional package is needed for what was asked."""
