@@ -98,13 +98,15 @@ def prepare(
 def to_model_units(x: Tensor, bands: Sequence[Band], name: str) -> Tensor:
     """(..., C, H, W) from each band's own units to [-1, 1]; bands that say so are clipped, and how much is logged."""
     low, high = _limits(bands, x)
-    clipped = torch.minimum(torch.maximum(x, low), high)
-    clips = torch.tensor([band.clip for band in bands], device=x.device)[:, None, None]
-    if _LOG.isEnabledFor(logging.INFO):
-        share = ((clipped != x) & clips).float().mean().item()
-        if share > 0:
-            _LOG.info("%s: clipped %.2f %% of the values to the range of their band", name, 100 * share)
-    return (torch.where(clips, clipped, x) - low) / (high - low) * 2 - 1
+    if any(band.clip for band in bands):
+        clipped = torch.minimum(torch.maximum(x, low), high)
+        clips = torch.tensor([band.clip for band in bands], device=x.device)[:, None, None]
+        if _LOG.isEnabledFor(logging.INFO):
+            share = ((clipped != x) & clips).float().mean().item()
+            if share > 0:
+                _LOG.info("%s: clipped %.2f %% of the values to the range of their band", name, 100 * share)
+        x = clipped if all(band.clip for band in bands) else torch.where(clips, clipped, x)
+    return (x - low).div_(high - low).mul_(2).sub_(1)
 
 
 def to_user_units(x: Tensor, bands: Sequence[Band]) -> Tensor:

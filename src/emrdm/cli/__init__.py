@@ -16,10 +16,10 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 import emrdm
-from emrdm.cli import convert, info
+from emrdm.cli import convert, data, evaluate, info
 from emrdm.errors import EmrdmError
 
-VERBS = (info, convert)
+VERBS = (info, data, evaluate, convert)
 
 _EPILOG = """\
 exit codes: 0 done, 1 failed, 2 wrong input or usage, 130 interrupted
@@ -55,8 +55,9 @@ def build_parser() -> argparse.ArgumentParser:
             epilog=module.EXAMPLES,
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
-        module.configure(verb)
-        _add_volume(verb, default=argparse.SUPPRESS)  # before the verb or after it
+        tasks: list[argparse.ArgumentParser] = module.configure(verb)
+        for part in (verb, *tasks):
+            _add_volume(part, default=argparse.SUPPRESS)  # before the verb or after it
         verb.set_defaults(run=module.run)
     _add_volume(parser, default=False)
     return parser
@@ -71,7 +72,11 @@ def _add_volume(parser: argparse.ArgumentParser, *, default: Any) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command line; the exit code."""
     parser = build_parser()
-    parsed = parser.parse_args(arguments)
+    parsed, rest = parser.parse_known_args(arguments)
+    if hasattr(parsed, "words") and not any(word.startswith("-") for word in rest):
+        parsed.words += rest  # settings such as sampler.steps=8 may stand behind options
+    elif rest:
+        parser.error(f"unrecognized arguments: {' '.join(rest)}")
     if parsed.verb is None:
         parser.print_help()
         return 0

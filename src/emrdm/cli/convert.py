@@ -23,7 +23,7 @@ examples:
 _WEIGHTS, _CHECKPOINTS = (".safetensors",), (".ckpt", ".pt", ".pth")
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
+def configure(parser: argparse.ArgumentParser) -> list[argparse.ArgumentParser]:
     """Declare the arguments."""
     parser.add_argument("input", type=Path, metavar="INPUT", help="a published .ckpt, or a .safetensors weights file")
     parser.add_argument(
@@ -45,6 +45,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--licence", metavar="TEXT", help="licence of the weights, for their model card")
     parser.add_argument("--source", metavar="TEXT", help="where the weights come from, for their model card")
     parser.add_argument("--overwrite", action="store_true", help="replace OUTPUT if it exists")
+    return []
 
 
 def run(arguments: argparse.Namespace) -> None:

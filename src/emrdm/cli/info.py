@@ -30,7 +30,7 @@ examples:
 """
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
+def configure(parser: argparse.ArgumentParser) -> list[argparse.ArgumentParser]:
     """Declare the arguments."""
     parser.add_argument(
         "model", nargs="?", metavar="MODEL", help="name of a preset, a .toml preset, or a .safetensors weights file"
@@ -39,6 +39,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--size", type=int, default=256, metavar="PIXELS", help="side of the image to count for (default: %(default)s)"
     )
     parser.add_argument("--json", action="store_true", help="print JSON for scripts")
+    return []
 
 
 def run(arguments: argparse.Namespace) -> None:

@@ -1,0 +1,217 @@
+"""``emrdm data``: what data sets there are, whether a folder is one, and what it looks like."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+from pathlib import Path
+
+from emrdm.cli import dataset_options
+from emrdm.cli.progress import Progress
+from emrdm.errors import DataError, InputError, printable
+
+_LOG = logging.getLogger(__name__)
+HELP = "list data sets, check a folder, show what is in it"
+DESCRIPTION = """\
+list     the data sets that are known, with the folders they expect
+verify   layout, counts, every file, leaks between training and test
+preview  a contact sheet: cloudy frames, auxiliary bands, masks, target"""
+EXAMPLES = """\
+examples:
+  emrdm data list
+  emrdm data list rice1                         what its folder must look like
+  emrdm data verify sen12ms-cr ROOT             everything; --no-decode is quick
+  emrdm data verify sen12ms-cr ROOT --rule paper
+  emrdm data preview rice2 ROOT -o sheet.png
+  emrdm data preview pairs ROOT --range 0:10000 --bands B4,B3,B2 -o sheet.png
+"""
+
+
+def configure(parser: argparse.ArgumentParser) -> list[argparse.ArgumentParser]:
+    """Declare the arguments; the parsers of the tasks."""
+    tasks = parser.add_subparsers(dest="task", metavar="TASK", required=True)
+    listing = tasks.add_parser("list", help="the data sets that are known", description="The data sets that are known.")
+    listing.add_argument("name", nargs="?", metavar="NAME", help="tell all about this one")
+    listing.add_argument("--json", action="store_true", help="print JSON for scripts")
+
+    verify = tasks.add_parser(
+        "verify",
+        help="check a folder",
+        description="Check a folder: layout, counts, every file, leaks. Ends with 2 if something is wrong.",
+    )
+    dataset_options.add(verify, split=False)
+    verify.add_argument("--no-decode", action="store_true", help="list the files only, do not open them")
+    verify.add_argument("--workers", type=int, default=4, metavar="N", help="threads that read (default: %(default)s)")
+    verify.add_argument("--json", action="store_true", help="print JSON for scripts")
+
+    preview = tasks.add_parser("preview", help="a contact sheet", description="Draw a contact sheet of a folder.")
+    dataset_options.add(preview, default_split="all")
+    preview.add_argument(
+        "-o", "--output", type=Path, required=True, metavar="FILE", help=".png, .jpg or .webp to write"
+    )
+    preview.add_argument("--rows", type=int, default=6, metavar="N", help="samples to show (default: %(default)s)")
+    preview.add_argument("--name", action="append", metavar="NAME", help="show this sample; may be repeated")
+    preview.add_argument("--side", type=int, default=224, metavar="PIXELS", help="of a picture (default: %(default)s)")
+    preview.add_argument("--overwrite", action="store_true", help="replace FILE if it exists")
+    return [listing, verify, preview]
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Do the task."""
+    {"list": _list, "verify": _verify, "preview": _preview}[arguments.task](arguments)
+
+
+def _list(arguments: argparse.Namespace) -> None:
+    from emrdm.data import CATALOG, find_layout
+
+    chosen = {arguments.name: find_layout(arguments.name)} if arguments.name else CATALOG
+    if arguments.json:
+        facts = {
+            name: {
+                "title": layout.title,
+                "folder": layout.layout_help(),
+                "bands": [band.name for band in layout.bands],
+                "aux": [band.name for band in layout.aux],
+                "frames": layout.frames,
+                "protocols": layout.protocols,
+                "rules": layout.rules,
+                "expected": dict(layout.expected),
+                "homepage": layout.homepage,
+            }
+            for name, layout in chosen.items()
+        }
+        print(json.dumps(facts, indent=2))
+        return
+    if not arguments.name:
+        width = max(map(len, chosen))
+        for name, layout in chosen.items():
+            print(f"{name:{width}}  {layout.title}")
+        print("\nemrdm data list NAME tells what a folder must look like.")
+        return
+    print(_describe(chosen[arguments.name]))
+
+
+def _describe(layout: object) -> str:
+    import textwrap
+
+    from emrdm.data import Layout
+
+    assert isinstance(layout, Layout)
+    rows = [
+        ("folder", layout.layout_help()),
+        ("bands", ", ".join(band.name for band in layout.bands) or "those of the files, or --bands"),
+        ("beside them", ", ".join(band.name for band in layout.aux)),
+        ("frames", str(layout.frames) if layout.frames > 1 else ""),
+        ("protocols", ", ".join(layout.protocols)),
+        ("rules", " (default), ".join(layout.rules)),
+        ("complete", ", ".join(f"{split} {count:,}" for split, count in layout.expected.items())),
+        ("from", layout.homepage),
+    ]
+    lines = [f"{layout.name}: {layout.title}", ""]
+    for label, text in rows:
+        if text:
+            lines += textwrap.wrap(text, 78, initial_indent=f"{label:12}", subsequent_indent=" " * 12)
+    return "\n".join(lines)
+
+
+def _verify(arguments: argparse.Namespace) -> None:
+    from emrdm.data.dataset import pick_rule
+    from emrdm.data.verify import verify
+
+    layout = dataset_options.layout(arguments)
+    if arguments.workers < 1:
+        raise InputError(f"--workers is {arguments.workers}: expected 1 or more")
+    rule = pick_rule(layout, arguments.rule)
+    progress = Progress("reading", unit="samples", silent=arguments.quiet)
+    found = verify(
+        layout, arguments.root, rule=rule, decode=not arguments.no_decode, workers=arguments.workers, progress=progress
+    )
+    if arguments.json:
+        facts = {
+            "dataset": layout.name,
+            "rule": rule,
+            "good": found.good,
+            "counts": found.counts,
+            "expected": found.expected,
+            "sizes": found.sizes,
+            "problems": found.problems,
+            "leaks": found.leaks,
+            "notes": found.notes,
+        }
+        print(json.dumps(facts, indent=2))
+    else:
+        _print_findings(arguments, rule, found)
+    if not found.good:
+        wrong = f"{len(found.problems)} problem{'s' * (len(found.problems) > 1)}" if found.problems else ""
+        leaking = (
+            f"{len(found.leaks)} leak{'s' * (len(found.leaks) > 1)} from training into test" if found.leaks else ""
+        )
+        raise DataError(f"{arguments.root}: {' and '.join(filter(None, (wrong, leaking)))}")
+
+
+def _print_findings(arguments: argparse.Namespace, rule: str, found: object) -> None:
+    from emrdm.data.verify import Findings
+
+    assert isinstance(found, Findings)
+    print(printable(f"{arguments.dataset} in {arguments.root}") + (f", rule {rule}" if rule else ""))
+    for split, count in found.counts.items():
+        expected = found.expected.get(split)
+        complete = "" if expected is None else "  complete" if expected == count else f"  expected {expected:,}"
+        print(f"  {split:6}{count:>9,}{complete}")
+    for size, count in found.sizes.items():
+        print(f"  {count:,} of {size} pixels")
+    for heading, lines in (("note", found.notes), ("problem", found.problems), ("leak", found.leaks)):
+        for line in lines:
+            print(printable(f"{heading}: {line}"))
+    if found.good:
+        print("the lists are good; no file was opened" if arguments.no_decode else "all files are good")
+
+
+def _preview(arguments: argparse.Namespace) -> None:
+    from emrdm import pictures
+    from emrdm.data import Sample
+    from emrdm.data.preview import tiles
+
+    target = arguments.output
+    if target.suffix.lower() not in pictures.FORMATS:
+        raise InputError(f"OUTPUT {target}: expected a name ending in {', '.join(pictures.FORMATS)}")
+    if target.exists() and not arguments.overwrite:
+        raise InputError(f"OUTPUT {target} exists: add --overwrite to replace it")
+    for option in ("rows", "side"):
+        if getattr(arguments, option) < 1:
+            raise InputError(f"--{option} is {getattr(arguments, option)}: expected 1 or more")
+    dataset = dataset_options.open_dataset(arguments)
+    chosen = _spread(len(dataset), arguments.rows)
+    if arguments.name:
+        from emrdm.strict import nearest
+
+        for name in arguments.name:
+            if name not in dataset.names:
+                raise InputError(
+                    f"--name {name!r} is not in split {dataset.split}{nearest(name, dataset.names[:2000])}"
+                )
+        chosen = [dataset.names.index(name) for name in arguments.name]
+    progress = Progress("drawing", unit="samples", silent=arguments.quiet)
+    rows = []
+    for done, index in enumerate(chosen, 1):
+        sample = dataset.fetch(index)
+        if isinstance(sample, Sample):
+            rows.append(tiles(sample, dataset.bands, dataset.aux))
+        elif arguments.on_error == "stop":
+            raise DataError(sample.reason)
+        else:
+            _LOG.warning("left out: %s", sample.reason)
+        progress(done, len(chosen))
+    if not rows:
+        raise DataError(f"{arguments.root}: none of {len(chosen)} samples can be read")
+    title = f"{dataset.layout.title}, {dataset.split}: {len(rows)} of {len(dataset)}"
+    pictures.save(pictures.sheet(rows, side=arguments.side, title=title), target)
+    if not arguments.quiet:
+        print(printable(f"{target}: {len(rows)} of {len(dataset)} samples"))
+
+
+def _spread(count: int, wanted: int) -> list[int]:
+    """So many indices, evenly spread."""
+    wanted = min(count, wanted)
+    return [i * count // wanted for i in range(wanted)]

@@ -1,0 +1,106 @@
+"""Batches from a data set, in a given order, read ahead by worker processes."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import final
+
+import torch
+from torch import Tensor
+
+from emrdm.data.dataset import Dataset, Draw, Failure
+from emrdm.data.sample import Sample
+
+
+@final
+@dataclass(frozen=True)
+class Batch:
+    """Samples of one shape, stacked: (B, ...) as in :class:`Sample`."""
+
+    names: tuple[str, ...]
+    cloudy: Tensor
+    target: Tensor | None
+    aux: Tensor | None
+    classes: Tensor | None
+    valid: Tensor | None
+    dates: tuple[tuple[str, ...], ...]
+    repaired: tuple[Mapping[str, int], ...]
+
+    def pin_memory(self) -> Batch:
+        """With its images in page-locked memory, from where they travel to a GPU faster; torch's loader calls it."""
+        images = {name: x.pin_memory() for name, x in vars(self).items() if isinstance(x, Tensor)}
+        return dataclasses.replace(self, **images)  # type: ignore[arg-type]
+
+
+@final
+class Batches(Iterable[list["Batch | Failure"]]):
+    """Batches of a data set in a given order.
+
+    The order is the caller's: a list of indices for evaluation, of :class:`Draw` for training. Each turn gives the
+    batches of the next ``batch_size`` entries: one where all samples have one shape, several where shapes differ, and
+    a :class:`Failure` for each file that could not be read.
+    """
+
+    def __init__(
+        self, dataset: Dataset, order: Sequence[int | Draw], *, batch_size: int = 1, workers: int = 0, pin: bool = False
+    ) -> None:
+        chunks = [list(order[i : i + batch_size]) for i in range(0, len(order), batch_size)]
+        self._loader: torch.utils.data.DataLoader[list[Batch | Failure]] = torch.utils.data.DataLoader(
+            _Fetching(dataset),  # type: ignore[arg-type]
+            batch_sampler=chunks,
+            num_workers=workers,
+            collate_fn=collate,
+            pin_memory=pin,
+            prefetch_factor=4 if workers else None,
+            worker_init_fn=_one_thread,
+        )
+
+    def __len__(self) -> int:
+        return len(self._loader)
+
+    def __iter__(self) -> Iterator[list[Batch | Failure]]:
+        return iter(self._loader)
+
+
+def collate(fetched: Sequence[Sample | Failure]) -> list[Batch | Failure]:
+    """Samples of one shape together, in order of first appearance; failures at the end."""
+    groups: dict[tuple[object, ...], list[Sample]] = {}
+    for entry in fetched:
+        if isinstance(entry, Sample):
+            images = (entry.cloudy, entry.target, entry.aux, entry.classes, entry.valid)
+            groups.setdefault(tuple(None if x is None else x.shape for x in images), []).append(entry)
+    failures = [entry for entry in fetched if isinstance(entry, Failure)]
+    return [*(_stack(group) for group in groups.values()), *failures]
+
+
+def _stack(samples: Sequence[Sample]) -> Batch:
+    def stacked(name: str) -> Tensor | None:
+        images = [getattr(sample, name) for sample in samples]
+        return None if images[0] is None else torch.stack(images)
+
+    cloudy = stacked("cloudy")
+    assert cloudy is not None
+    others = {name: stacked(name) for name in ("target", "aux", "classes", "valid")}
+    return Batch(
+        names=tuple(sample.name for sample in samples),
+        cloudy=cloudy,
+        dates=tuple(sample.dates for sample in samples),
+        repaired=tuple(sample.repaired for sample in samples),
+        **others,
+    )
+
+
+class _Fetching(torch.utils.data.Dataset["Sample | Failure"]):
+    """A data set whose unreadable items are answers: an exception would not cross from a worker in one line."""
+
+    def __init__(self, dataset: Dataset) -> None:
+        self.dataset = dataset
+
+    def __getitem__(self, index: int | Draw) -> Sample | Failure:
+        return self.dataset.fetch(index)
+
+
+def _one_thread(_worker: int) -> None:
+    torch.set_num_threads(1)  # workers share the cores among each other
