@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import platform
 import secrets
@@ -61,6 +62,28 @@ def atomic_path(path: Path) -> Iterator[Path]:
         raise
     with suppress(OSError):  # some network and Windows file systems cannot sync a folder
         _fsync(path.parent)
+
+
+@contextmanager
+def locked(folder: Path, what: str) -> Iterator[None]:
+    """Hold a folder for one process: a second one is refused. A killed process holds nothing any more."""
+    path = folder / ".lock"
+    with path.open("a+b") as file:
+        try:
+            _lock(file.fileno())
+        except OSError as error:
+            if error.errno not in (errno.EACCES, errno.EAGAIN):
+                raise
+            raise InputError(f"{folder} is in use by another process: expected one {what} at a time") from None
+        yield
+    path.unlink(missing_ok=True)
+
+
+def _lock(descriptor: int) -> None:
+    if os.name == "posix":  # elsewhere two runs on one folder are not noticed
+        import fcntl
+
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def _this_host() -> str:

@@ -158,7 +158,7 @@ class EMRDM:
         cloudy: Array,
         aux: Array | None = None,
         *,
-        seed: int = 0,
+        seed: int | Sequence[int] = 0,
         dates: Sequence[Date] | None = None,
         present: Array | Sequence[bool] | None = None,
         sampler: SamplerConfig | None = None,
@@ -174,6 +174,7 @@ class EMRDM:
                 batch of series (B, L, C, H, W). Any H and W from 2 up.
             aux: auxiliary bands (``model.config.aux``) with the same axes.
             seed: of the noise; the same seed gives the same result for the same image, on every device up to rounding.
+                A list has one seed an image; each then comes out as it would alone, whatever else is in the batch.
             dates: one a frame; then the order in which frames are given makes no difference.
             present: which frames exist, (L,) or (B, L) bool; a missing frame counts as if it had been left out.
             sampler: other settings than the model's own.
@@ -200,7 +201,7 @@ class EMRDM:
         aux: Tensor | None = None,
         *,
         present: Tensor | None = None,
-        seed: int = 0,
+        seed: int | Sequence[int] = 0,
         sampler: SamplerConfig | None = None,
         noise: NoiseSource | None = None,
         callback: Callback | None = None,
@@ -283,13 +284,19 @@ def _sampler(asked: SamplerConfig | None, default: SamplerConfig) -> SamplerConf
     return asked or default
 
 
-def _noise_by_position(like: Tensor, seed: int) -> NoiseSource:
-    """Noise of the whole image: sample b of a batch draws from (seed, b, draw), a pixel from where it is."""
+def _noise_by_position(like: Tensor, seed: int | Sequence[int]) -> NoiseSource:
+    """Noise of the whole image: sample b of a batch draws from (seed, b, draw), a pixel from where it is.
+
+    With one seed a sample, each draws as the first of a batch with that seed would.
+    """
     batch, frames, bands, height, width = like.shape
     window = Window(0, 0, height, width)
+    if isinstance(seed, list | tuple) and len(seed) != batch:
+        raise InputError(f"{len(seed)} seeds were given for {batch} images: expected one each, or a single one")
+    streams = [fold(s, 0) for s in seed] if isinstance(seed, list | tuple) else [fold(seed, b) for b in range(batch)]  # type: ignore[arg-type]
 
     def noise(draw: int) -> Tensor:
-        keys = [fold(seed, sample, draw) for sample in range(batch)]
+        keys = [fold(stream, draw) for stream in streams]
         return normal(keys, window, frames=frames, bands=bands, device=like.device).to(like.dtype)
 
     return noise

@@ -1,0 +1,212 @@
+"""``emrdm evaluate``: score a model, somebody's images or simple baselines on a data set, and write a report."""
+
+from __future__ import annotations
+
+import argparse
+import tomllib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from emrdm.cli import dataset_options
+from emrdm.cli.progress import Progress
+from emrdm.errors import InputError, printable
+
+if TYPE_CHECKING:
+    from emrdm.config import SamplerConfig
+    from emrdm.data import Dataset
+    from emrdm.evaluation import Predictor
+    from emrdm.model import EMRDM
+
+HELP = "score a model or images on a data set, with a report"
+DESCRIPTION = """\
+Score a model, images that another program made, or simple baselines alone.
+Every score is printed with its protocol (docs/metrics.md). A run that was
+stopped goes on where it was when the same command is given again."""
+EXAMPLES = """\
+examples:
+  emrdm evaluate weights.safetensors rice1 ROOT -o report/
+  emrdm evaluate weights.safetensors rice1 ROOT sampler.steps=8 sampler.churn=0
+  emrdm evaluate --predictions FOLDER rice1 ROOT -o report/
+  emrdm evaluate rice1 ROOT                       baselines only
+  emrdm evaluate rice1 ROOT --protocol standard --protocol cuhk
+"""
+_OVERRIDE = "sampler."
+
+
+def configure(parser: argparse.ArgumentParser) -> list[argparse.ArgumentParser]:
+    """Declare the arguments."""
+    parser.usage = "%(prog)s [MODEL] DATASET ROOT [sampler.KEY=VALUE ...] [options]"
+    parser.add_argument(
+        "words",
+        nargs="+",
+        metavar="[MODEL] DATASET ROOT [sampler.KEY=VALUE ...]",
+        help="weights file or preset, name of a data set (emrdm data list), its folder, settings of the sampler",
+    )
+    parser.add_argument("-o", "--output", type=Path, metavar="FOLDER", help="write a report with pictures there")
+    parser.add_argument("--predictions", type=Path, metavar="FOLDER", help="score the images in FOLDER")
+    parser.add_argument("--protocol", action="append", metavar="NAME", help="may be repeated (default: the data set's)")
+    parser.add_argument("--no-baselines", action="store_true", help="leave out the simple methods")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the model's noise (default: %(default)s)")
+    parser.add_argument("--limit", type=int, metavar="N", help="score N images only, evenly spread")
+    parser.add_argument(
+        "--batch-size", type=int, default=4, metavar="N", help="images at a time (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--workers", type=int, default=0, metavar="N", help="processes that read (default: %(default)s)"
+    )
+    parser.add_argument("--device", metavar="NAME", help="cpu or cuda (default: cuda where there is one)")
+    parser.add_argument("--overwrite", action="store_true", help="forget another evaluation in the report's folder")
+    parser.add_argument("--json", action="store_true", help="print JSON for scripts")
+    dataset_options.add_refinements(parser)
+    return []
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Evaluate, print the tables, write the report."""
+    model_name, overrides = _words(arguments)
+    _check(arguments, model_name, overrides)
+
+    from emrdm.evaluation import Settings, as_json, as_text, evaluate, write_report
+    from emrdm.metrics import find_protocols
+
+    dataset = dataset_options.open_dataset(arguments)
+    protocols = find_protocols(arguments.protocol or dataset.layout.protocols)
+    device = _device(arguments.device)
+    predictors, facts = _predictors(arguments, dataset, model_name, overrides, device)
+    indices = None
+    if arguments.limit is not None and arguments.limit < len(dataset):
+        indices = [i * len(dataset) // arguments.limit for i in range(arguments.limit)]
+        facts["images"] = f"{arguments.limit} of {len(dataset)}, evenly spread"
+    found = evaluate(
+        dataset,
+        predictors,
+        protocols,
+        settings=Settings(
+            folder=arguments.output,
+            batch_size=arguments.batch_size,
+            workers=arguments.workers,
+            on_error=arguments.on_error,
+            device=device,
+            overwrite=arguments.overwrite,
+        ),
+        indices=indices,
+        facts=facts,
+        progress=Progress("evaluating", unit="images", silent=arguments.quiet),
+    )
+    print(as_json(found) if arguments.json else "\n".join(map(printable, as_text(found).split("\n"))))
+    if arguments.output is not None:
+        page, *_ = write_report(found, arguments.output)
+        if not arguments.quiet and not arguments.json:
+            print(f"\n{page}: open it in a browser; tables and per-image scores are beside it")
+
+
+def _words(arguments: argparse.Namespace) -> tuple[str | None, dict[str, Any]]:
+    """[MODEL] DATASET ROOT and settings of the sampler from the words of the command."""
+    overrides: dict[str, Any] = {}
+    plain = []
+    for word in arguments.words:
+        key, equals, value = word.partition("=")
+        if equals and key.startswith(_OVERRIDE):
+            overrides[key.removeprefix(_OVERRIDE)] = _value(value)
+        else:
+            plain.append(word)
+    if len(plain) not in (2, 3):
+        raise InputError(f"{len(plain)} words were given ({' '.join(plain)}): expected [MODEL] DATASET ROOT")
+    *model, arguments.dataset, root = plain
+    arguments.root = Path(root)
+    return (model[0] if model else None), overrides
+
+
+def _value(text: str) -> Any:
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def _check(arguments: argparse.Namespace, model: str | None, overrides: dict[str, Any]) -> None:
+    """Refuse what cannot work before anything is loaded."""
+    if arguments.predictions is not None and model is not None:
+        raise InputError(f"both a model ({model}) and --predictions were given: expected one of them")
+    if overrides and model is None:
+        raise InputError(f"sampler.{next(iter(overrides))} was given without a model: expected MODEL DATASET ROOT")
+    if arguments.no_baselines and model is None and arguments.predictions is None:
+        raise InputError("--no-baselines leaves nothing to score: give a model or --predictions")
+    for option in ("limit", "batch_size"):
+        value = getattr(arguments, option)
+        if value is not None and value < 1:
+            raise InputError(f"--{option.replace('_', '-')} is {value}: expected 1 or more")
+    if arguments.workers < 0:
+        raise InputError(f"--workers is {arguments.workers}: expected 0 or more")
+    if arguments.output is not None and arguments.output.exists() and not arguments.output.is_dir():
+        raise InputError(f"OUTPUT {arguments.output} is a file: expected a folder to write the report into")
+    if arguments.overwrite and arguments.output is None:
+        raise InputError("--overwrite is for a report: expected -o FOLDER with it")
+    if model is not None and model.endswith((".ckpt", ".pt", ".pth")):
+        raise InputError(f"{model} is a checkpoint: turn it into weights first with emrdm convert")
+
+
+def _predictors(
+    arguments: argparse.Namespace, dataset: Dataset, model: str | None, overrides: dict[str, Any], device: str
+) -> tuple[list[Predictor], dict[str, str]]:
+    """What is scored, and what a report says about how."""
+    from emrdm.evaluation import BASELINES, BaselinePredictor, FolderPredictor, ModelPredictor
+
+    predictors: list[Predictor] = []
+    facts: dict[str, str] = {}
+    if model is not None:
+        loaded, digest = _load(model)
+        sampler = _sampler(loaded, overrides)
+        predictors.append(
+            ModelPredictor(
+                loaded.to(device), dataset, name=Path(model).name, digest=digest, sampler=sampler, seed=arguments.seed
+            )
+        )
+        facts |= {
+            "model": f"{Path(model).name}: {loaded.card.title or 'untitled'}",
+            "weights": f"{loaded.card.source}, digest {digest}",
+            "sampler": f"{sampler.method}, {sampler.steps} steps, churn {sampler.churn:g}, noise {sampler.noise:g}",
+            "seed": str(arguments.seed),
+            "device": device,
+        }
+    if arguments.predictions is not None:
+        predictors.append(FolderPredictor(arguments.predictions, dataset))
+        facts["predictions"] = arguments.predictions.name
+    if not arguments.no_baselines:
+        predictors += [BaselinePredictor(baseline, dataset.data) for baseline in BASELINES.values()]
+    return predictors, facts
+
+
+def _load(name: str) -> tuple[EMRDM, str]:
+    """A model from a weights file, or freshly made from a preset, with a digest of its weights."""
+    import logging
+
+    from emrdm.model import EMRDM
+    from emrdm.presets import preset_names
+    from emrdm.weights import digest
+
+    if name in preset_names() or name.endswith(".toml"):
+        logging.getLogger("emrdm").warning("%s is a preset: its weights are random, and so are its results", name)
+        model = EMRDM.from_preset(name)
+    else:
+        model = EMRDM.load(name)
+    return model, digest(model.config, model.card, model.network.state_dict())
+
+
+def _sampler(model: EMRDM, overrides: dict[str, Any]) -> SamplerConfig:
+    from emrdm.config import SamplerConfig
+    from emrdm.strict import dump, merge, parse
+
+    return parse(SamplerConfig, merge(dump(model.config.sampler), overrides), "sampler")
+
+
+def _device(name: str | None) -> str:
+    import torch
+
+    if name is None:
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        torch.empty(0, device=name)
+    except (RuntimeError, AssertionError) as error:
+        raise InputError(f"--device {name} cannot be used: {str(error).splitlines()[0]}") from None
+    return name

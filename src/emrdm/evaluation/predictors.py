@@ -1,0 +1,135 @@
+"""What can be scored: a model, a folder of images that another program made, a baseline."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import final
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from emrdm.config import SamplerConfig
+from emrdm.data import Batch, Dataset
+from emrdm.data.dataset import scale
+from emrdm.data.layout import images_by_name, read_like, share
+from emrdm.data.matching import Matching
+from emrdm.errors import DataError, InputError
+from emrdm.evaluation.baselines import Baseline
+from emrdm.evaluation.results import Method
+from emrdm.metrics import Data
+from emrdm.model import EMRDM
+from emrdm.noise import fold
+from emrdm.strict import dump
+
+
+class Predictor(ABC):
+    """Gives an image (B, C, H, W) in [-1, 1] for each sample of a batch."""
+
+    method: Method
+    places: list[int] | None = None  # bands of the data set that it restores; None for all
+
+    @abstractmethod
+    def predict(self, batch: Batch) -> Tensor:
+        """The clear images, as this method sees them."""
+
+    def applies(self, batch: Batch) -> bool:  # noqa: ARG002 - most apply everywhere
+        """Whether it can be used on these samples."""
+        return True
+
+    @abstractmethod
+    def identity(self) -> dict[str, object]:
+        """What its results depend on: two runs with the same answer give the same scores."""
+
+
+@final
+class ModelPredictor(Predictor):
+    """A model; each image has a seed of its own, made of the run's seed and the image's name."""
+
+    def __init__(
+        self, model: EMRDM, dataset: Dataset, *, name: str, digest: str, sampler: SamplerConfig, seed: int = 0
+    ) -> None:
+        self.model, self.seed, self.sampler, self.digest = model, seed, sampler, digest
+        frames = len(dataset[0].cloudy)
+        self.matching = Matching(model.config, dataset.bands, dataset.aux, frames=frames)
+        self.places = self.matching.places
+        self.method = Method("model", name, "model")
+
+    def predict(self, batch: Batch) -> Tensor:
+        """Restore the batch; an image comes out as it would alone."""
+        cloudy, aux = self.matching.inputs(batch.cloudy, batch.aux)
+        if not self.model.config.network.multi_temporal:
+            cloudy, aux = cloudy[:, 0], None if aux is None else aux[:, 0]
+        seeds = [fold(self.seed, int(share(name) * 2**52)) for name in batch.names]
+        restored = self.model.restore(cloudy, aux, seed=seeds, sampler=self.sampler, scaled=True)
+        return self.matching.outputs(restored)
+
+    def identity(self) -> dict[str, object]:
+        """Weights, sampler and seed."""
+        return {"weights": self.digest, "sampler": dump(self.sampler), "seed": self.seed}
+
+
+@final
+class FolderPredictor(Predictor):
+    """Images from a folder, by the names of the samples or of their target files; in the units of the data set."""
+
+    def __init__(self, folder: Path, dataset: Dataset) -> None:
+        if not folder.is_dir():
+            raise InputError(f"--predictions {folder} is not a folder")
+        self.folder, self.dataset = folder, dataset
+        self.files = images_by_name(folder)
+        stems = [item.target.stem if item.target else item.name for item in dataset.items]
+        unique = len(set(stems)) == len(stems)
+        self.names = {
+            item.name: {item.name, stem} if unique else {item.name}
+            for item, stem in zip(dataset.items, stems, strict=True)
+        }
+        if not any(self.files.keys() & names for names in self.names.values()):
+            example = dataset.items[0].name
+            raise InputError(f"--predictions {folder} has no image of the data set's names, such as {example}.png")
+        self.method = Method("predictions", f"images in {folder.name}", "predictions")
+
+    def predict(self, batch: Batch) -> Tensor:
+        """Read the images of the batch."""
+        return torch.stack([self._read(name, batch.cloudy.shape[-2:]) for name in batch.names]).to(batch.cloudy.device)
+
+    def _read(self, name: str, size: torch.Size) -> Tensor:
+        found = sorted(self.files.keys() & self.names[name])
+        if not found:
+            raise DataError(f"{self.folder / name}.png (or .webp, .jpg, .tif) does not exist: expected a prediction")
+        path = self.files[found[0]]
+        raster = read_like(path, len(self.dataset.bands), size=(size[0], size[1]))
+        levels = self.dataset.layout.levels
+        if levels and levels > 255 and raster.pixels.dtype == np.uint8:
+            raise DataError(f"{path} has 8 bits: expected numbers up to {levels}, as in the data set")
+        repaired: dict[str, int] = {}
+        image = scale(raster.pixels, self.dataset.bands, repaired)
+        if repaired.get("nan"):
+            raise DataError(f"{path} has {repaired['nan']} values that are NaN or infinite: expected numbers")
+        return image
+
+    def identity(self) -> dict[str, object]:
+        """The folder."""
+        return {"predictions": str(self.folder.absolute())}
+
+
+@final
+class BaselinePredictor(Predictor):
+    """A simple method."""
+
+    def __init__(self, baseline: Baseline, data: Data) -> None:
+        self.baseline, self.data = baseline, data
+        self.method = Method(baseline.name, baseline.title, "baseline")
+
+    def predict(self, batch: Batch) -> Tensor:
+        """Its answer."""
+        return self.baseline.predict(batch, self.data.rgb)
+
+    def applies(self, batch: Batch) -> bool:
+        """Some need one frame, others several, or masks."""
+        return self.baseline.applies(batch, self.data.rgb)
+
+    def identity(self) -> dict[str, object]:
+        """Nothing but its name."""
+        return {}

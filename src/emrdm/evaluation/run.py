@@ -1,0 +1,278 @@
+"""The loop: every image of a data set through every method, scored by every protocol."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import final
+
+import torch
+from torch import Tensor
+
+import emrdm
+from emrdm.data import CLEAR, NODATA, Batch, Batches, Dataset, Failure, Sample
+from emrdm.data.bands import colours
+from emrdm.data.dataset import summary_of_repairs
+from emrdm.data.layout import brief
+from emrdm.data.preview import display_limits, visible
+from emrdm.errors import DataError, EmrdmError, InputError
+from emrdm.evaluation.journal import Journal
+from emrdm.evaluation.predictors import Predictor
+from emrdm.evaluation.published import published_figures
+from emrdm.evaluation.results import Evaluation
+from emrdm.files import locked
+from emrdm.metrics import Data, Protocol, Scores
+
+PICTURES = "pictures"
+_LARGEST_PICTURE = 512
+
+
+@final
+@dataclass(frozen=True)
+class Settings:
+    """How an evaluation is run.
+
+    Attributes:
+        folder: where scores and pictures are kept as they are made; nothing is kept if None.
+        batch_size: images at a time.
+        workers: processes that read ahead.
+        on_error: stop at a file that cannot be read, or leave it out and say so.
+        device: where methods and scores are computed.
+        overwrite: forget what another run left in the folder.
+        pictures: keep a picture of every image and method.
+    """
+
+    folder: Path | None = None
+    batch_size: int = 4
+    workers: int = 0
+    on_error: str = "stop"
+    device: str = "cpu"
+    overwrite: bool = False
+    pictures: bool = True
+
+
+def evaluate(
+    dataset: Dataset,
+    predictors: Sequence[Predictor],
+    protocols: Sequence[Protocol],
+    *,
+    settings: Settings | None = None,
+    indices: Sequence[int] | None = None,
+    facts: Mapping[str, str] | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Evaluation:
+    """Score methods on a data set.
+
+    Args:
+        dataset: samples with targets.
+        predictors: what is scored.
+        protocols: how.
+        settings: where to keep things, and how fast to go.
+        indices: score these samples only.
+        facts: lines for the foot of a report.
+        progress: called with the images done and their number.
+    """
+    settings, order = settings or Settings(), list(range(len(dataset)) if indices is None else indices)
+    if not predictors or not protocols or not order:
+        raise InputError("there is nothing to evaluate: expected an image, a method and a protocol at least")
+    identity = _identity(dataset, predictors, protocols, [dataset.items[i].name for i in order])
+    with ExitStack() as held:
+        if settings.folder is not None:
+            settings.folder.mkdir(parents=True, exist_ok=True)
+            held.enter_context(locked(settings.folder, "evaluation"))
+        journal = Journal(settings.folder, identity, overwrite=settings.overwrite)
+        return _Run(dataset, predictors, protocols, settings, journal).over(order, facts or {}, progress)
+
+
+class _Run:
+    """The state of one evaluation."""
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        predictors: Sequence[Predictor],
+        protocols: Sequence[Protocol],
+        settings: Settings,
+        journal: Journal,
+    ) -> None:
+        self.dataset, self.predictors, self.protocols = dataset, predictors, tuple(protocols)
+        self.settings, self.journal = settings, journal
+        self.failures: list[Failure] = []
+        self.repaired: Counter[str] = Counter()
+
+    def over(
+        self, order: Sequence[int], facts: Mapping[str, str], progress: Callable[[int, int], None] | None
+    ) -> Evaluation:
+        finished = {
+            i
+            for i in order
+            if all(self.journal.done(self.dataset.items[i].name, p.method.name) for p in self.predictors)
+        }
+        left = [i for i in order if i not in finished]
+        done = len(finished)
+        if progress and done:
+            progress(done, len(order))
+        for turn in Batches(self.dataset, left, batch_size=self.settings.batch_size, workers=self.settings.workers):
+            for part in turn:
+                done += self._fail(part) if isinstance(part, Failure) else self._score(part)
+            if progress:
+                progress(done, len(order))
+        return self._result(facts)
+
+    def _fail(self, failure: Failure) -> int:
+        if self.settings.on_error == "stop":
+            raise DataError(failure.reason)
+        self.failures.append(failure)
+        return 1
+
+    def _score(self, batch: Batch) -> int:
+        """Score a batch with every method that has not seen it; the number of its images."""
+        if batch.target is None:
+            for name in batch.names:
+                self._fail(Failure(name, f"{name} has no clear image: it cannot be scored"))
+            return len(batch.names)
+        for reasons in batch.repaired:
+            self.repaired.update(reasons)
+        batch = _to(batch, self.settings.device)
+        assert batch.target is not None
+        if self.settings.folder is not None and self.settings.pictures:
+            self._draw(batch, "cloudy", batch.cloudy[:, 0])
+            self._draw(batch, "target", batch.target)
+        regions = _regions(batch)
+        for predictor in self.predictors:
+            if all(self.journal.done(name, predictor.method.name) for name in batch.names):
+                continue
+            if not predictor.applies(batch):
+                self.journal.add(batch.names, predictor.method.name, {})
+                continue
+            try:
+                prediction = predictor.predict(batch)
+            except DataError as error:
+                if len(batch.names) > 1:  # find out which of them it was
+                    return sum(self._score(single) for single in _singles(batch))
+                self._fail(Failure(batch.names[0], str(error)))
+                continue
+            self._keep(predictor, batch, prediction, regions)
+        return len(batch.names)
+
+    def _keep(self, predictor: Predictor, batch: Batch, prediction: Tensor, regions: Mapping[str, Tensor]) -> None:
+        assert batch.target is not None
+        if not bool(torch.isfinite(prediction).all()):
+            raise EmrdmError(f"{predictor.method.title} gave NaN or infinite values for {brief(batch.names)}")
+        target = batch.target if predictor.places is None else batch.target[:, predictor.places]
+        data = self.dataset.data if predictor.places is None else _data_of(self.dataset, predictor.places)
+        scores = {}
+        for protocol in self.protocols:
+            scores[protocol.name] = Scores()
+            found = protocol(prediction, target, data=data, valid=batch.valid, regions=regions)
+            scores[protocol.name].add(batch.names, found)
+        if self.settings.folder is not None and self.settings.pictures:
+            full = prediction if predictor.places is None else _filled(batch.target, prediction, predictor.places)
+            self._draw(batch, predictor.method.name, full)
+        self.journal.add(batch.names, predictor.method.name, scores)
+
+    def _draw(self, batch: Batch, what: str, images: Tensor) -> None:
+        from emrdm import pictures
+
+        assert self.settings.folder is not None
+        assert batch.target is not None
+        folder = self.settings.folder / PICTURES
+        folder.mkdir(exist_ok=True)
+        for i, name in enumerate(batch.names):
+            valid = None if batch.valid is None else batch.valid[i].cpu()
+            like = Sample(name, batch.cloudy[i].cpu(), batch.target[i].cpu(), valid=valid)
+            limits = display_limits(like, self.dataset.bands)
+            pixels = pictures.colour(images[i].cpu().numpy(), visible(self.dataset.bands), limits)
+            image = pictures.shrunk(pixels, _LARGEST_PICTURE) if max(pixels.shape) > _LARGEST_PICTURE else None
+            pictures.save(image or pictures.shrunk(pixels, max(pixels.shape[:2])), folder / f"{name}.{what}.webp")
+
+    def _result(self, facts: Mapping[str, str]) -> Evaluation:
+        dataset, scored = self.dataset, {method for method, _ in self.journal.scores}
+        methods = tuple(p.method for p in self.predictors if p.method.name in scored)
+        if not methods:
+            raise DataError(
+                f"no image could be scored: {self.failures[0].reason}" if self.failures else "no method applies"
+            )
+        notes = list(dataset.notes) if dataset.rule == "paper" or dataset.problems else []
+        if dataset.problems:
+            notes.append(f"{len(dataset.problems)} samples left out: {brief(dataset.problems, 3)}")
+        if self.failures:
+            reasons = brief((failure.reason for failure in self.failures), 3)
+            notes.append(f"{len(self.failures)} images could not be scored and are left out: {reasons}")
+        repairs = summary_of_repairs(self.repaired)
+        if repairs:
+            notes.append(f"in the data: {repairs}")
+        return Evaluation(
+            dataset=dataset.layout.name,
+            title=dataset.layout.title,
+            split=dataset.split,
+            rule=dataset.rule,
+            protocols=tuple(protocol.name for protocol in self.protocols),
+            methods=methods,
+            scores=dict(self.journal.scores),
+            facts={**facts, "emrdm": emrdm.__version__},
+            notes=tuple(notes),
+            published=published_figures(dataset.layout.name),
+        )
+
+
+def _identity(
+    dataset: Dataset, predictors: Sequence[Predictor], protocols: Sequence[Protocol], names: Sequence[str]
+) -> dict[str, object]:
+    """What the scores depend on."""
+    return {
+        "emrdm": emrdm.__version__,
+        "dataset": dataset.layout.name,
+        "root": str(dataset.root.absolute()),
+        "split": dataset.split,
+        "rule": dataset.rule,
+        "frames": dataset.frames,
+        "bands": [[band.name, band.low, band.high] for band in dataset.bands],
+        "images": f"{len(names)}, {hashlib.sha256(chr(0).join(names).encode()).hexdigest()[:16]}",
+        "protocols": [protocol.name for protocol in protocols],
+        "methods": {predictor.method.name: predictor.identity() for predictor in predictors},
+    }
+
+
+def _regions(batch: Batch) -> dict[str, Tensor]:
+    """Masks of cloudy pixels (under cloud or shadow in every frame) and clear ones (clear in one frame at least)."""
+    if batch.classes is None:
+        return {}
+    seen = (batch.classes == CLEAR).any(1)
+    known = (batch.classes != NODATA).any(1)
+    return {"cloudy": known & ~seen, "clear": seen}
+
+
+def _data_of(dataset: Dataset, places: Sequence[int]) -> Data:
+    return Data(dataset.layout.levels, colours(tuple(dataset.bands[place] for place in places)))
+
+
+def _filled(like: Tensor, prediction: Tensor, places: Sequence[int]) -> Tensor:
+    """A prediction of some bands as an image of all, so that it can be drawn."""
+    image = torch.full_like(like, -1.0)
+    image[:, list(places)] = prediction
+    return image
+
+
+def _to(batch: Batch, device: str) -> Batch:
+    names = ("cloudy", "target", "aux", "classes", "valid")
+    moved = {name: x.to(device) for name in names if (x := getattr(batch, name)) is not None}
+    return replace(batch, **moved)
+
+
+def _singles(batch: Batch) -> list[Batch]:
+    """The batch, one sample at a time."""
+    parts = []
+    for i, name in enumerate(batch.names):
+        images = {
+            key: x[i : i + 1]
+            for key in ("cloudy", "target", "aux", "classes", "valid")
+            if (x := getattr(batch, key)) is not None
+        }
+        # what was repaired has been counted with the whole batch
+        parts.append(replace(batch, names=(name,), dates=batch.dates[i : i + 1], repaired=({},), **images))
+    return parts

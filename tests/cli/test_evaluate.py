@@ -1,0 +1,119 @@
+"""``emrdm evaluate``: from the command to the report."""
+
+import json
+
+import numpy as np
+import pytest
+from PIL import Image
+from tests.evaluation.folders import rice
+
+from emrdm import EMRDM
+from emrdm.cli import main
+
+
+@pytest.fixture
+def root(tmp_path):
+    return rice(tmp_path / "rice", count=6)
+
+
+def test_a_model_a_data_set_and_a_folder_give_a_table_and_a_report(root, tmp_path, capsys):
+    weights = tmp_path / "tiny.safetensors"
+    EMRDM.from_preset("tiny").save(weights)
+    report = tmp_path / "report"
+    assert main(["evaluate", str(weights), "rice1", str(root), "-o", str(report), "sampler.steps=2"]) == 0
+    out, err = capsys.readouterr()
+    assert "protocol standard" in out
+    assert "tiny.safetensors" in out
+    assert "the cloudy image itself" in out
+    assert "SpA-GAN" in out
+    assert "evaluating: 4/4 images" in err
+    assert {path.name for path in report.iterdir()} == {
+        "report.html",
+        "summary.md",
+        "summary.json",
+        "scores.csv",
+        "journal.jsonl",
+        "pictures",
+    }
+    facts = json.loads((report / "summary.json").read_text())
+    assert facts["images"] == 4
+    assert "2 steps" in facts["facts"]["sampler"]
+    assert "digest" in facts["facts"]["weights"]
+
+
+def test_baselines_alone_need_no_model(root, capsys):
+    assert main(["evaluate", "rice1", str(root), "--protocol", "cuhk", "--json", "-q"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert set(facts["methods"]) == {"cloudy-image", "dark-channel"}
+    assert set(facts["methods"]["cloudy-image"]["protocols"]) == {"cuhk"}
+
+
+def test_images_of_another_program_are_scored(root, tmp_path, capsys):
+    folder = tmp_path / "theirs"
+    folder.mkdir()
+    for path in (root / "label").iterdir():
+        Image.open(path).save(folder / f"{path.stem}.webp", lossless=True)
+    assert main(["evaluate", "--predictions", str(folder), "rice1", str(root), "--json", "-q", "--no-baselines"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["methods"]["predictions"]["protocols"]["standard"]["psnr"]["mean"] == "inf"
+
+
+def test_a_folder_of_pairs_without_a_split_is_scored_whole(tmp_path, capsys):
+    random = np.random.default_rng(0)
+    for kind in ("cloudy", "clear"):
+        (tmp_path / kind).mkdir()
+        for name in "ab":
+            Image.fromarray(random.integers(0, 255, (40, 40, 3), dtype=np.uint8)).save(tmp_path / kind / f"{name}.png")
+    assert main(["evaluate", "pairs", str(tmp_path), "--json", "-q"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["split"] == "all"
+    assert facts["images"] == 2
+
+
+def test_a_preset_without_weights_is_scored_with_a_warning(root, caplog, capsys):
+    assert main(["evaluate", "tiny", "rice1", str(root), "--limit", "1", "--no-baselines"]) == 0
+    assert "its weights are random" in caplog.text
+    assert "1 of 4, evenly spread" not in capsys.readouterr().err
+
+
+def test_sampler_settings_change_the_result(root, capsys):
+    def psnr(*settings):
+        assert main(["evaluate", "tiny", "rice1", str(root), *settings, "--json", "-q", "--limit", "1"]) == 0
+        return json.loads(capsys.readouterr().out)["methods"]["model"]["protocols"]["standard"]["psnr"]["mean"]
+
+    assert psnr("sampler.steps=2") != psnr("sampler.steps=3")
+    assert psnr("sampler.steps=2") == psnr("sampler.steps=2", "sampler.method=euler")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["rice1"], "1 words were given (rice1): expected [MODEL] DATASET ROOT"),
+        (["rice3", "ROOT"], "unknown data set 'rice3'; did you mean 'rice2'?"),
+        (["rice1", "nowhere"], "nowhere/cloud does not exist: expected ROOT/cloud/N.png"),
+        (["rice1", "ROOT", "--protocol", "psnr"], "unknown protocol 'psnr'"),
+        (["tiny", "rice1", "ROOT", "sampler.step=3"], "unknown key 'sampler.step'; did you mean 'steps'?"),
+        (["tiny", "rice1", "ROOT", "sampler.steps=x"], "sampler.steps is 'x': expected a whole number"),
+        (["rice1", "ROOT", "sampler.steps=3"], "sampler.steps was given without a model"),
+        (["x.ckpt", "rice1", "ROOT"], "x.ckpt is a checkpoint: turn it into weights first with emrdm convert"),
+        (["tinny", "rice1", "ROOT"], "tinny cannot be read"),
+        (["tiny", "rice1", "ROOT", "--predictions", "p"], "both a model (tiny) and --predictions were given"),
+        (["rice1", "ROOT", "--predictions", "p"], "--predictions p is not a folder"),
+        (["rice1", "ROOT", "--no-baselines"], "--no-baselines leaves nothing to score"),
+        (["rice1", "ROOT", "--limit", "0"], "--limit is 0: expected 1 or more"),
+        (["rice1", "ROOT", "--batch-size", "0"], "--batch-size is 0: expected 1 or more"),
+        (["rice1", "ROOT", "--workers", "-1"], "--workers is -1: expected 0 or more"),
+        (["rice1", "ROOT", "--device", "tpu9"], "--device tpu9 cannot be used"),
+        (["rice1", "ROOT", "--overwrite"], "--overwrite is for a report"),
+        (["rice1", "ROOT", "--split", "val", "--range", "0:1"], "rice1 takes no numbers"),
+        (["rice1", "ROOT", "-o", "ROOT/test.txt"], "is a file: expected a folder"),
+        (["sen12ms-cr-x", "ROOT"], "did you mean 'sen12ms-cr'?"),
+        (["tiny-temporal", "rice1", "ROOT", "--frames", "0"], "--frames is 0: expected 1 or more"),
+    ],
+)
+def test_mistakes_are_one_line_and_exit_code_two(words, message, root, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["evaluate", *(word.replace("ROOT", str(root)) for word in words)]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
