@@ -11,7 +11,7 @@ help:
 	@echo "make demo    install, train a tiny model and restore a cloudy picture with it (about two minutes)"
 	@echo "make test    install, check and run the tests"
 	@echo "make check   ruff, mypy, import-linter and deptry"
-	@echo "make bench   accuracy of the method, speed of attention, time and memory of a full-size call"
+	@echo "make bench   accuracy of the method, speed of attention, of a full-size call, of loading"
 	@echo "make docs    build the documentation into site/"
 	@echo "make clean   remove what the above made"
 
@@ -41,6 +41,7 @@ bench: $(VENV)/installed-dev
 	$(BIN)/python benchmarks/accuracy.py
 	$(BIN)/python benchmarks/attention.py
 	$(BIN)/python benchmarks/forward.py
+	$(BIN)/python benchmarks/loading.py
 
 docs: $(VENV)/installed-docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

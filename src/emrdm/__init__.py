@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from emrdm.card import ModelCard, Results
     from emrdm.config import Band, ModelConfig, SamplerConfig
-    from emrdm.errors import ConfigError, EmrdmError, InputError, MissingDependencyError, WeightsError
+    from emrdm.data import open_dataset
+    from emrdm.errors import ConfigError, DataError, EmrdmError, InputError, MissingDependencyError, WeightsError
     from emrdm.model import EMRDM
     from emrdm.presets import Preset, load_preset, preset_names
     from emrdm.presets.studies import load_study, study_names
@@ -25,6 +26,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "Band": "emrdm.config",
     "ConfigError": "emrdm.errors",
+    "DataError": "emrdm.errors",
     "EMRDM": "emrdm.model",
     "EmrdmError": "emrdm.errors",
     "InputError": "emrdm.errors",
@@ -37,6 +39,7 @@ _HOMES = {
     "WeightsError": "emrdm.errors",
     "load_preset": "emrdm.presets",
     "load_study": "emrdm.presets.studies",
+    "open_dataset": "emrdm.data",
     "preset_names": "emrdm.presets",
     "study_names": "emrdm.presets.studies",
 }
@@ -45,6 +48,7 @@ __all__ = [
     "EMRDM",
     "Band",
     "ConfigError",
+    "DataError",
     "EmrdmError",
     "InputError",
     "MissingDependencyError",
@@ -57,6 +61,7 @@ __all__ = [
     "__version__",
     "load_preset",
     "load_study",
+    "open_dataset",
     "preset_names",
     "study_names",
 ]

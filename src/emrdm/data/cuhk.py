@@ -25,6 +25,10 @@ class Cuhk(Layout):
 
     part: str = "CUHK-CR1"
 
+    def layout_help(self) -> str:
+        """What the folder of this part must look like."""
+        return super().layout_help().replace("CUHK-CR1", self.part)
+
     def scan(self, root: Path, rule: str) -> Listing:
         """Colour pairs by name; near infrared by name, or by rank in the sorted list as the published code does."""
         items: list[Item] = []
