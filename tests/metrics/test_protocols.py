@@ -152,7 +152,10 @@ def test_a_batch_scores_as_its_images_alone():
         together = protocol(prediction, target, data=Data(255, (0, 1, 2)))
         for i, (x, y) in enumerate(pairs):
             for metric, value in scored(protocol.name, x, y, data=Data(255, (0, 1, 2))).items():
-                assert together[metric][i].item() == pytest.approx(value, rel=1e-5, nan_ok=True), (protocol.name, metric)
+                assert together[metric][i].item() == pytest.approx(value, rel=1e-5, nan_ok=True), (
+                    protocol.name,
+                    metric,
+                )
 
 
 def test_standard_rounds_to_the_depth_of_the_data():
@@ -237,15 +240,3 @@ def test_the_cloudy_image_itself_scores_as_known(folder, expected_means, capsys)
     found = json.loads(capsys.readouterr().out)["methods"]["cloudy-image"]["protocols"]["standard"]
     for metric, mean in expected_means.items():
         assert found[metric]["mean"] == pytest.approx(mean, abs=6e-5)
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("name", PROTOCOLS)
-def test_scores_on_the_gpu_are_those_on_the_cpu(name):
-    prediction, target = smooth_images(3)
-    here = scored(name, prediction, target, data=Data(255, (0, 1, 2)))
-    there = PROTOCOLS[name](
-        torch.from_numpy(prediction)[None].cuda(), torch.from_numpy(target)[None].cuda(), data=Data(255, (0, 1, 2))
-    )
-    for metric, value in here.items():
-        assert there[metric].item() == pytest.approx(value, abs=1e-4 if metric == "lpips" else 1e-9), metric

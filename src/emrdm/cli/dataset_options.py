@@ -39,15 +39,21 @@ def add_refinements(parser: argparse.ArgumentParser, *, split: bool = True, defa
         )
     parser.add_argument("--rule", metavar="RULE", help="how the data set's own lists are read (emrdm data list NAME)")
     parser.add_argument("--bands", metavar="NAMES", help="names of the bands of your own images, such as B4,B3,B2")
+    parser.add_argument(
+        "--clouds", choices=("thin", "thick", "mixed"), help="kind of clouds that synthetic draws (default: mixed)"
+    )
     parser.add_argument("--range", metavar="LOW:HIGH", help="black and white of your own images, such as 0:10000")
 
 
 def layout(arguments: argparse.Namespace) -> Layout:
     """The data set's description with what the user says of the folder."""
     from emrdm.data import find_layout
+    from emrdm.data.clouds import STYLES
 
     numbers = _numbers(arguments)
     changes: dict[str, Any] = {} if numbers is None else {"numbers": numbers}
+    if arguments.clouds is not None:
+        changes["style"] = STYLES[arguments.clouds]
     if arguments.dataset == "synthetic" and getattr(arguments, "frames", None):
         changes["frames"] = arguments.frames
     return find_layout(arguments.dataset, **changes)
@@ -59,13 +65,8 @@ def open_dataset(arguments: argparse.Namespace, **options: Any) -> Dataset:
 
     if arguments.frames is not None and arguments.frames < 1:
         raise InputError(f"--frames is {arguments.frames}: expected 1 or more")
-    described = layout(arguments)
-    split = arguments.split
     common = {"rule": arguments.rule, "on_error": arguments.on_error, "frames": arguments.frames, **options}
-    if split is None:
-        whole = Dataset(described, arguments.root, split="all", **common)
-        split = "test" if any("test" in item.splits for item in whole.items) else "all"
-    return Dataset(described, arguments.root, split=split, **common)
+    return Dataset(layout(arguments), arguments.root, split=arguments.split, **common)
 
 
 def _numbers(arguments: argparse.Namespace) -> Numbers | None:

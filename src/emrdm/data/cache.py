@@ -107,6 +107,8 @@ def _load(path: Path) -> Decoded | None:
             dates = tuple(json.loads((file.metadata() or {}).get("dates", "[]")))
     except (OSError, SafetensorError, ValueError):  # not there, or not whole: decode again
         return None
+    if "cloudy" not in arrays or not arrays.keys() <= set(_ARRAYS):  # somebody else's file
+        return None
     if "valid" in arrays:
         arrays["valid"] = arrays["valid"].astype(np.bool_)
     return Decoded(**arrays, dates=dates)

@@ -101,7 +101,8 @@ def find_layout(name: str, **changes: Any) -> Layout:
     fields = {field.name for field in dataclasses.fields(layout)}
     for key in changes:
         if key not in fields:
-            raise InputError(f"{name} takes no {key}: its images say what they are")
+            option = {"numbers": "--bands or --range", "style": "--clouds"}.get(key, key)
+            raise InputError(f"{name} takes no {option}: its images are what they are")
     return dataclasses.replace(layout, **changes)
 
 

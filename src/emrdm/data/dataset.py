@@ -56,7 +56,7 @@ class Dataset(torch.utils.data.Dataset[Sample]):
         layout: Layout,
         root: Path,
         *,
-        split: str = "all",
+        split: str | None = "all",
         rule: str | None = None,
         validation: float = 0.1,
         on_error: OnError = "stop",
@@ -70,7 +70,7 @@ class Dataset(torch.utils.data.Dataset[Sample]):
         Args:
             layout: what kind of data set it is.
             root: its folder.
-            split: train, val, test or all.
+            split: train, val, test or all; None is test where the folder has such a split, else all.
             rule: how the data set's own lists are read, see ``layout.rules``.
             validation: share of the training items that become "val" where the data set has no such split of its own.
             on_error: what to do about missing partners: refuse the folder, or leave those items out and say so.
@@ -82,7 +82,7 @@ class Dataset(torch.utils.data.Dataset[Sample]):
         if frames is not None and frames < 1:
             raise InputError(f"frames is {frames}: expected 1 or more")
         self.layout = layout.prepared(root)
-        self.root, self.split, self.rule = root, split, pick_rule(layout, rule)
+        self.root, self.rule = root, pick_rule(layout, rule)
         self.cache, self.frames, self.augmentation, self.crop = cache, frames, augmentation, crop
         listing = self.layout.scan(root, self.rule)
         self.problems, self.notes = listing.problems, listing.notes
@@ -91,9 +91,11 @@ class Dataset(torch.utils.data.Dataset[Sample]):
             raise DataError(f"{self.problems[0]}{more}")
         for problem in self.problems:
             _LOG.warning("left out: %s", printable(problem))
-        self.items = choose(listing.items, split, carve=0 if layout.own_validation else validation)
+        tested = any("test" in item.splits for item in listing.items)
+        self.split = split or ("test" if tested else "all")
+        self.items = choose(listing.items, self.split, carve=0 if layout.own_validation else validation)
         if not self.items:
-            raise InputError(_nothing(self.layout, root, split, listing.items))
+            raise InputError(_nothing(self.layout, root, self.split, listing.items))
 
     def __len__(self) -> int:
         return len(self.items)

@@ -250,3 +250,8 @@ def brief(names: Iterable[str], most: int = 5) -> str:
     names = list(names)
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more
+
+
+def many(count: int, thing: str) -> str:
+    """1 image, 2 images."""
+    return f"{count:,} {thing}{'' if count == 1 else 's'}"

@@ -10,7 +10,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import final
 
-from emrdm.data.layout import Decoded, Item, Layout, Listing, brief, folder, natural, read_like
+from emrdm.data.layout import Decoded, Item, Layout, Listing, brief, folder, many, natural, read_like
 
 _SIZE = (256, 256)
 _KINDS = ("s1", "s2", "s2_cloudy")
@@ -38,11 +38,12 @@ class Sen12msCr(Layout):
                     unlisted.append(f"{season} {region}")
                 _scan_region(root, season, region, splits, items, problems)
         notes = [f"{len(unlisted)} regions are on no list: {brief(unlisted)}"] if unlisted else []
-        leaks = leaking_regions(item.group for item in items if "test" in item.splits) if rule == "paper" else []
+        tested = dict.fromkeys(item.group for item in items if "test" in item.splits)
+        leaks = leaking_regions(tested) if rule == "paper" else []
         if leaks:
             notes.append(
-                f"rule paper reproduces the published leak: {len(leaks)} test regions are also in training "
-                f"({', '.join(leaks)})"
+                f"rule paper reproduces the published leak: {len(leaks)} of {many(len(tested), 'test region')} "
+                f"are also in training ({', '.join(leaks)})"
             )
         return Listing(tuple(items), tuple(problems), tuple(notes))
 

@@ -88,7 +88,7 @@ BASELINES: Mapping[str, Baseline] = {
         Baseline("cloudy-image", "the cloudy image itself", lambda batch, _: batch.cloudy.shape[1] == 1, cloudy_image),
         Baseline(
             "dark-channel",
-            "dark-channel dehazing, strength 0.8 (He et al. 2009)",
+            "dark-channel dehazing",
             lambda batch, colours: batch.cloudy.shape[1] == 1 and colours is not None,
             dark_channel,
         ),
@@ -114,11 +114,11 @@ def _minimum(x: Tensor, side: int) -> Tensor:
 
 
 def _airlight(image: Tensor, dark: Tensor) -> Tensor:
-    """Mean colour of the thousandth of pixels whose dark channel is brightest, (B, C, 1, 1)."""
+    """Mean colour of the thousandth of pixels whose dark channel is brightest, (B, C, 1, 1); ties count as well."""
     count = max(1, dark[0].numel() // 1000)
-    places = dark.flatten(1).topk(count).indices
-    chosen = image.flatten(2).gather(2, places[:, None].expand(-1, image.shape[1], -1))
-    return chosen.mean(2)[..., None, None]
+    least = dark.flatten(1).topk(count).values[:, -1, None, None, None]
+    hazy = dark >= least
+    return (image * hazy).sum((2, 3), keepdim=True) / hazy.sum((2, 3), keepdim=True)
 
 
 def _guided(guide: Tensor, x: Tensor, radius: int = 30, eps: float = 1e-3) -> Tensor:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from emrdm.config import SamplerConfig
-from emrdm.data import Batch, Dataset
+from emrdm.data import Batch, Dataset, Sample
 from emrdm.data.dataset import scale
 from emrdm.data.layout import images_by_name, read_like, share
 from emrdm.data.matching import Matching
@@ -51,7 +51,9 @@ class ModelPredictor(Predictor):
         self, model: EMRDM, dataset: Dataset, *, name: str, digest: str, sampler: SamplerConfig, seed: int = 0
     ) -> None:
         self.model, self.seed, self.sampler, self.digest = model, seed, sampler, digest
-        frames = len(dataset[0].cloudy)
+        fetched = (dataset.fetch(i) for i in range(len(dataset)))
+        example = next((sample for sample in fetched if isinstance(sample, Sample)), None)
+        frames = 1 if example is None else len(example.cloudy)  # nothing can be read: the run will say so
         self.matching = Matching(model.config, dataset.bands, dataset.aux, frames=frames)
         self.places = self.matching.places
         self.method = Method("model", name, "model")

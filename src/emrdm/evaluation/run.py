@@ -208,7 +208,7 @@ class _Run:
             notes.append(f"in the data: {repairs}")
         return Evaluation(
             dataset=dataset.layout.name,
-            title=dataset.layout.title,
+            title=_title(dataset),
             split=dataset.split,
             rule=dataset.rule,
             protocols=tuple(protocol.name for protocol in self.protocols),
@@ -218,6 +218,12 @@ class _Run:
             notes=tuple(notes),
             published=published_figures(dataset.layout.name),
         )
+
+
+def _title(dataset: Dataset) -> str:
+    """What the data set is; a folder of one's own goes by its name."""
+    title = dataset.layout.title
+    return title if dataset.layout.expected else f"{dataset.root.absolute().name}: {title}"
 
 
 def _identity(

@@ -9,6 +9,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from emrdm.data.layout import many
 from emrdm.evaluation.results import Evaluation, Published
 from emrdm.metrics import METRICS, PROTOCOLS, Scores
 from emrdm.metrics.protocols import describe, show
@@ -31,7 +32,7 @@ def as_text(evaluation: Evaluation) -> str:
         parts.append("published by other protocols: not comparable with the tables above")
         parts.append(_aligned(others))
     parts += [f"note: {note}" for note in evaluation.notes]
-    parts += _counted(evaluation)
+    parts += [*_remarks(evaluation), *_counted(evaluation)]
     return "\n".join(parts)
 
 
@@ -46,7 +47,7 @@ def as_markdown(evaluation: Evaluation) -> str:
     others = _others(evaluation)
     if others:
         parts += ["## Published by other protocols: not comparable", _markdown(others)]
-    parts += _counted(evaluation)
+    parts += [*_remarks(evaluation), *_counted(evaluation)]
     parts += ["## How it was made", "\n".join(f"- {name}: {value}" for name, value in evaluation.facts.items())]
     return "\n\n".join(parts) + "\n"
 
@@ -105,7 +106,7 @@ def as_json(evaluation: Evaluation) -> str:
 
 def _headline(evaluation: Evaluation) -> str:
     rule = f", rule {evaluation.rule}" if evaluation.rule else ""
-    return f"{evaluation.title}: {evaluation.split}{rule}, {len(evaluation.images)} images"
+    return f"{evaluation.title}: {evaluation.split}{rule}, {many(len(evaluation.images), 'image')}"
 
 
 def _scores(evaluation: Evaluation, method: str, protocol: str) -> Scores:
@@ -159,9 +160,17 @@ def _others(evaluation: Evaluation) -> list[list[str]]:
 
 
 def _published_row(published: Published, metrics: Sequence[str]) -> list[str]:
-    note = f" ({published.note})" if published.note else ""
     cells = [f"{published.scores[metric]:g}" if metric in published.scores else "" for metric in metrics]
-    return [published.method, *cells, published.source + note]
+    return [published.method, *cells, published.source]
+
+
+def _remarks(evaluation: Evaluation) -> list[str]:
+    """What to know about published figures, each said once."""
+    notes: dict[str, list[str]] = {}
+    for published in evaluation.published:
+        if published.note:
+            notes.setdefault(f"{published.source}: {published.note}", []).append(published.method)
+    return [f"published: {remark} ({', '.join(methods)})" for remark, methods in notes.items()]
 
 
 def _counted(evaluation: Evaluation) -> list[str]:
