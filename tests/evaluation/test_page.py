@@ -400,3 +400,14 @@ def test_pictures_stop_where_the_page_would_be_too_large(tmp_path, monkeypatch):
     kinds = [a["alt"].partition(":")[0] for a in Reader(text).having("img")]
     assert kinds.count("Cloudy") == kinds.count("EMRDM") == 2  # what matters most comes first
     assert "Left out: the page would be too large." in text
+
+
+def test_the_first_column_of_the_images_is_what_the_reader_came_for():
+    """The scatter is drawn from it, against the cloudy image."""
+    baselines = tuple(method for method in make_evaluation().methods if method.kind == "baseline")
+    evaluation = make_evaluation(methods=baselines)
+    assert evaluation.best.name != "cloudy-image"
+    table = Reader(render_page(evaluation)).table("images", "standard")
+    first = evaluation.images[0]
+    expected = evaluation.scores[evaluation.best.name, "standard"].values[first]["psnr"]
+    assert table["rows"][1][:2] == [first, show("psnr", expected)]

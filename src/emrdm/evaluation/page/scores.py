@@ -39,9 +39,9 @@ def mean_of(evaluation: Evaluation, method: Method, protocol: Protocol, metric: 
 
 
 def methods_in_order(evaluation: Evaluation) -> list[Method]:
-    """The model, then predictions, then baselines."""
+    """What the reader came for first (page.js draws that column against the cloudy image's), then by kind."""
     order = ("model", "predictions", "baseline")
-    return sorted(evaluation.methods, key=lambda method: order.index(method.kind))
+    return sorted(evaluation.methods, key=lambda method: (method != evaluation.best, order.index(method.kind)))
 
 
 def cloudy_baseline(evaluation: Evaluation) -> Method | None:
