@@ -45,8 +45,9 @@ def limits(image: np.ndarray, *, share: float = 0.02) -> Limits:
 def colour(image: np.ndarray, bands: Sequence[int], black_white: Limits = (-1.0, 1.0)) -> np.ndarray:
     """(C, H, W) as (H, W, 3) uint8: three of its bands, or one as gray; values outside the limits saturate."""
     low, high = black_white
-    scaled = np.nan_to_num((image[list(bands)].astype(np.float32) - low) / (high - low), nan=0, posinf=1, neginf=0)
-    scaled = np.clip(scaled * 255 + 0.5, 0, 255).astype(np.uint8)
+    with np.errstate(over="ignore"):
+        scaled = (image[list(bands)].astype(np.float32) - low) / (high - low)
+    scaled = (np.nan_to_num(scaled.clip(0, 1), nan=0) * 255 + 0.5).astype(np.uint8)
     return np.ascontiguousarray(np.broadcast_to(scaled, (3, *scaled.shape[1:])).transpose(1, 2, 0))
 
 

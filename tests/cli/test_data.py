@@ -1,6 +1,8 @@
 """emrdm data: list, verify, preview."""
 
 import json
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -8,7 +10,6 @@ from PIL import Image
 from tests.data import trees
 
 from emrdm.cli import main
-from emrdm.cli.progress import Progress, duration
 from emrdm.data import CATALOG
 from emrdm.data.sen12ms_cr import split_lists
 
@@ -164,12 +165,13 @@ def test_the_leak_of_the_paper(run, tmp_path):
 
 def test_names_with_control_characters_do_not_break_the_output(run, tmp_path):
     name = "a\nproblem: none\x1b[2J\udcff"
-    root = trees.rice(tmp_path / "root\nof all", train=("1", name), test=("2",), lists=False)
+    root = trees.rice(tmp_path / "root\nof all", train=("1", name), test=("2", f"2{name}"), lists=False)
     trees.DAMAGES["empty"](root / "cloud" / f"{name}.png")
+    (root / "label" / f"2{name}.png").unlink()
     code, out, err = run("verify", "rice1", root, "-q")
     assert code == 2
     assert len(err) == 1
-    assert len(out) == 8
+    assert len(out) == 9
     assert all(line.isprintable() for line in (*out, *err))
     assert r"a\nproblem: none\x1b[2J\udcff.png is empty" in out[-1]
 
@@ -218,6 +220,16 @@ def test_folders_of_ones_own(run, tmp_path):
     assert run("verify", "pairs", pairs, *RANGE, *bands)[0] == 0
 
 
+def test_the_kind_of_drawn_clouds_can_be_chosen(run, tmp_path):
+    root = trees.pairs(tmp_path / "clear", ("1",), folders=("", ""), shape=(4, 32, 32))
+    sheets = []
+    for clouds in ((), ("--clouds", "thick"), ("--clouds", "thin")):
+        path = tmp_path / f"{len(sheets)}.png"
+        assert run("preview", "synthetic", root, *RANGE, *clouds, "-o", path)[0] == 0
+        sheets.append(path.read_bytes())
+    assert len(set(sheets)) == 3
+
+
 def test_an_existing_sheet_is_kept_unless_told_otherwise(run, refused, tmp_path):
     root, path = trees.rice(tmp_path / "rice"), tmp_path / "sheet.png"
     path.write_text("mine")
@@ -245,9 +257,6 @@ def test_files_that_cannot_be_read_stop_or_are_left_out_and_said(run, refused, t
 
 
 def test_what_is_left_out_is_said_on_the_error_channel(tmp_path):
-    import subprocess
-    import sys
-
     root = trees.rice(tmp_path / "rice")
     trees.DAMAGES["empty"](root / "cloud/2.png")
     (root / "label/10.png").unlink()
@@ -287,7 +296,7 @@ def test_names_with_control_characters_can_be_shown(run, tmp_path):
         (("verify", "rice1", "ROOT/cloud/1.png"), "does not exist: expected ROOT/cloud"),
         (("verify", "rice1", "ROOT", "--rule", "paper"), "rule is 'paper': rice1 has one way to be read"),
         (("verify", "sen12ms-cr", "ROOT", "--rule", "papr"), "rule is 'papr': expected strict or paper"),
-        (("verify", "rice1", "ROOT", "--range", "0:1"), "rice1 takes no numbers"),
+        (("verify", "rice1", "ROOT", "--range", "0:1"), "rice1 takes no --bands or --range"),
         (("verify", "rice1", "ROOT", "--workers", "0"), "--workers is 0: expected 1 or more"),
         (("verify", "rice1", "ROOT", "--workers", "x"), "invalid int value: 'x'"),
         (("verify", "pairs", "PAIRS"), "1.tif has numbers of type uint16: say which values are black"),
@@ -311,7 +320,8 @@ def test_names_with_control_characters_can_be_shown(run, tmp_path):
         (("preview", "rice1", "ROOT", "-o", "OUT.png", "--rows", "two"), "invalid int value: 'two'"),
         (("preview", "rice1", "ROOT", "-o", "OUT.png", "--side", "0"), "--side is 0: expected 1 or more"),
         (("preview", "rice1", "ROOT", "-o", "OUT.png", "--side", "900000"), "expected fewer rows or smaller"),
-        (("preview", "rice1", "ROOT", "-o", "OUT.webp", "--side", "9000"), "expected 16383 at most for WEBP"),
+        (("preview", "rice1", "ROOT", "-o", "OUT.png", "--clouds", "thin"), "rice1 takes no --clouds"),
+        (("preview", "synthetic", "ROOT", "-o", "OUT.png", "--clouds", "thing"), "invalid choice: 'thing'"),
         (("preview", "rice1", "ROOT", "-o", "OUT.png", "--frames", "0"), "--frames is 0: expected 1 or more"),
         (("preview", "rice1", "ROOT", "-o", "OUT.png", "--frames", "2"), "has 1 frames: expected 2 at least"),
         (("preview", "rice1", "ROOT", "-o", "OUT.png", "--split", "tset"), "invalid choice: 'tset'"),
@@ -347,73 +357,3 @@ def test_help_fits_eighty_columns(task, run, monkeypatch):
 
 def test_help_tells_the_exit_code_that_verify_has(run):
     assert "Ends with 2 if something is wrong" in " ".join(" ".join(run("verify", "--help")[1]).split())
-
-
-# ---------------------------------------------------------------- progress
-
-
-class Stream:
-    def __init__(self, terminal):
-        self.terminal, self.text = terminal, ""
-
-    def isatty(self):
-        return self.terminal
-
-    def write(self, text):
-        self.text += text
-
-    def flush(self):
-        pass
-
-
-def test_progress_in_a_log_is_a_line_now_and_then(monkeypatch):
-    clock = [0.0]
-    monkeypatch.setattr("emrdm.cli.progress.time.monotonic", lambda: clock[0])
-    stream = Stream(terminal=False)
-    progress = Progress("reading", unit="files", stream=stream)
-    for done in range(1, 101):
-        clock[0] += 1
-        progress(done, 100)
-    lines = stream.text.splitlines()
-    assert lines[0] == "reading: 15/100 files (15 %), 1.0/s, 1 min 25 s left"
-    assert lines[-1] == "reading: 100/100 files (100 %), 1.0/s in 1 min 40 s"
-    assert len(lines) == 7
-
-
-def test_progress_on_a_terminal_stays_on_its_line(monkeypatch):
-    clock = [0.0]
-    monkeypatch.setattr("emrdm.cli.progress.time.monotonic", lambda: clock[0])
-    stream = Stream(terminal=True)
-    progress = Progress("reading", unit="files", stream=stream)
-    for done in range(1, 11):
-        clock[0] += 0.5
-        progress(done, 10)
-    assert stream.text.count("\n") == 1
-    assert stream.text.endswith("\n")
-    shown = stream.text.rstrip("\n").split("\r")[1:]
-    assert len(shown) == 10
-    assert all(len(later) >= len(text.rstrip()) for text, later in zip(shown, shown[1:], strict=False))
-
-
-def test_what_an_earlier_run_did_does_not_count_as_speed(monkeypatch):
-    clock = [0.0]
-    monkeypatch.setattr("emrdm.cli.progress.time.monotonic", lambda: clock[0])
-    stream = Stream(terminal=False)
-    progress = Progress("scoring", unit="images", stream=stream)
-    for done in (901, 920):
-        clock[0] += 20
-        progress(done, 1000)
-    assert stream.text.splitlines()[-1] == "scoring: 920/1000 images (92 %), 0.5/s, 2 min 40 s left"
-
-
-def test_silence_is_silent():
-    stream = Stream(terminal=True)
-    Progress("reading", unit="files", silent=True, stream=stream)(1, 1)
-    assert stream.text == ""
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"), [(0, "0 s"), (59.4, "59 s"), (59.6, "1 min 00 s"), (3599, "59 min 59 s"), (7300, "2 h 01 min")]
-)
-def test_durations_as_people_say_them(seconds, text):
-    assert duration(seconds) == text

@@ -111,7 +111,9 @@ def _describe(layout: object) -> str:
     lines = [f"{layout.name}: {layout.title}", ""]
     for label, text in rows:
         if text:
-            lines += textwrap.wrap(text, 78, initial_indent=f"{label:12}", subsequent_indent=" " * 12)
+            lines += textwrap.wrap(
+                text, 78, initial_indent=f"{label:12}", subsequent_indent=" " * 12, break_on_hyphens=False
+            )
     return "\n".join(lines)
 
 

@@ -91,11 +91,12 @@ class Dataset(torch.utils.data.Dataset[Sample]):
             raise DataError(f"{self.problems[0]}{more}")
         for problem in self.problems:
             _LOG.warning("left out: %s", printable(problem))
-        tested = any("test" in item.splits for item in listing.items)
-        self.split = split or ("test" if tested else "all")
-        self.items = choose(listing.items, self.split, carve=0 if layout.own_validation else validation)
+        if split is None:
+            split = "test" if any("test" in item.splits for item in listing.items) else "all"
+        self.split = split
+        self.items = choose(listing.items, split, carve=0 if layout.own_validation else validation)
         if not self.items:
-            raise InputError(_nothing(self.layout, root, self.split, listing.items))
+            raise InputError(_nothing(self.layout, root, split, listing.items))
 
     def __len__(self) -> int:
         return len(self.items)
