@@ -1,7 +1,7 @@
 """How fast samples come: a bare loop that only decodes, against the loader without a cache, with one, with workers.
 
-    python benchmarks/loading.py                     on a made-up data set
-    python benchmarks/loading.py rice1 ROOT          on a real one
+python benchmarks/loading.py                     on a made-up data set
+python benchmarks/loading.py rice1 ROOT          on a real one
 """
 
 from __future__ import annotations

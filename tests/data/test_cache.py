@@ -196,7 +196,7 @@ def test_another_recipe_is_another_entry(tree, tmp_path):
     dataset = rice2(tree)
     decode = Counted(dataset)
     for recipe in ("a", "b", "a"):
-        DiskCache(tmp_path / "cache", recipe).get(dataset.items[0], decode)
+        DiskCache(tmp_path / "cache").get(dataset.items[0], decode, recipe)
     assert decode.names == ["1", "1"]
 
 

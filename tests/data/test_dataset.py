@@ -304,3 +304,18 @@ def test_everything_can_be_read_ahead_and_what_fails_is_listed(built, tmp_path):
     failures = dataset.preload(workers=2, progress=lambda done, total: seen.append((done, total)))
     assert failures == [Failure("2", f"{root / 'cloudy/2.tif'} is empty: expected an image")]
     assert seen == [(1, 3), (2, 3), (3, 3)]
+
+
+def test_pixels_whose_target_is_not_a_number_are_not_known(tmp_path):
+    from emrdm.data.dataset import _known
+    from emrdm.data.layout import Decoded
+
+    target = np.zeros((2, 4, 5), np.float32)
+    target[1, 2, 3] = np.nan
+    target[0, 0, 0] = np.inf
+    known = _known(Decoded(target[None], target))
+    assert (~known).nonzero().tolist() == [[0, 0], [2, 3]]
+    valid = np.ones((4, 5), bool)
+    valid[3] = False
+    assert (~_known(Decoded(target[None], target, valid=valid))).sum() == 7
+    assert _known(Decoded(target[None], np.zeros((2, 4, 5), np.float32))) is None

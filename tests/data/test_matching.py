@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import emrdm
 from emrdm.config import Band
-from emrdm.data.bands import SENTINEL2, backscatter, reflectance
+from emrdm.data.bands import SENTINEL2, backscatter, eight_bit, reflectance
 from emrdm.data.matching import Matching
 from emrdm.errors import InputError
 from emrdm.metrics import Data
@@ -151,3 +151,13 @@ def test_several_frames_need_a_model_of_several():
     with pytest.raises(InputError, match="the data set has 3 frames and the model takes one image: add --frames 1"):
         Matching(TINY, TINY.bands, (), frames=3)
     Matching(TEMPORAL, TEMPORAL.bands, TEMPORAL.aux, frames=7)
+
+
+def test_pictures_are_not_taken_for_reflectances():
+    config = emrdm.load_preset("sen2-mtc-new").model
+    with pytest.raises(
+        InputError, match=r"the model takes B4 as reflectance x 10000 and the data set has it as 8-bit value"
+    ):
+        Matching(config, eight_bit("B4", "B3", "B2", "B8"), (), frames=3)
+    own = tuple(Band(name, "value", 0, 10000) for name in ("B4", "B3", "B2", "B8"))
+    Matching(config, own, (), frames=3)  # what a user's own numbers mean, only the user knows

@@ -85,7 +85,8 @@ def test_verifying_tells_the_leak_of_the_paper_and_none_of_the_strict_rule(whole
     assert not leaking.good
     assert leaking.counts == {"train": 328, "val": 20, "test": 20, "all": 350}
     assert leaking.expected == {"train": 114050, "val": 7176, "test": 7899}
-    (note,) = leaking.notes
+    note, validation = leaking.notes
+    assert "3 of 10 validation regions are also in training" in validation
     assert "6 of 10 test regions are also in training" in note
     assert all(region in note for region in TEST_IN_TRAINING)
     strict = verify(layout, whole, rule="strict", decode=False)

@@ -208,3 +208,16 @@ def test_hidden_files_are_left_alone(tmp_path):
     for name in ("._t1.tif", "._t1_mask.tif"):
         (tmp_path / "lake" / name).write_bytes(b"x")
     assert opened(tmp_path).problems == ()
+
+
+def test_a_picture_beside_the_places_is_left_out_and_said(tmp_path):
+    from PIL import Image
+
+    for place in ("one", "two"):
+        (tmp_path / place).mkdir()
+        for name in ("2020-01-01", "2020-02-01", "clear"):
+            Image.fromarray(np.full((8, 8, 3), 90, np.uint8)).save(tmp_path / place / f"{name}.png")
+    Image.fromarray(np.full((8, 8, 3), 90, np.uint8)).save(tmp_path / "sheet.png")
+    dataset = open_dataset("series", tmp_path, split="all")
+    assert dataset.names == ["one", "two"]
+    assert any("sheet.png beside the folders of places: left out" in note for note in dataset.notes)

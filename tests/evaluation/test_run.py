@@ -166,7 +166,7 @@ def test_a_stopped_run_goes_on_where_it_was(dataset, tmp_path):
     folder, calls = tmp_path / "report", []
 
     class Counting(BaselinePredictor.__mro__[1]):
-        method = baselines(dataset)[0].method
+        method, data = baselines(dataset)[0].method, dataset.data
 
         def predict(self, batch):
             calls.append(batch.names)

@@ -84,6 +84,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         signal.signal(signal.SIGTERM, signal.default_int_handler)  # clean up as for Ctrl-C
     level = logging.INFO if parsed.verbose else logging.ERROR if parsed.quiet else logging.WARNING
     logging.basicConfig(level=level, format="emrdm: %(message)s", stream=sys.stderr)
+    if not parsed.verbose:  # GDAL grumbles about odd tags of images that are fine
+        logging.getLogger("rasterio").setLevel(logging.CRITICAL)
     try:
         parsed.run(parsed)
     except EmrdmError as error:

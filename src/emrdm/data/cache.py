@@ -26,8 +26,8 @@ class Cache(ABC):
     """Remembers decoded items."""
 
     @abstractmethod
-    def get(self, item: Item, decode: Callable[[Item], Decoded]) -> Decoded:
-        """The decoded item, from the cache or else by decoding it."""
+    def get(self, item: Item, decode: Callable[[Item], Decoded], recipe: str = "") -> Decoded:
+        """The decoded item, from the cache or else by decoding it; ``recipe`` names the way it is decoded."""
 
 
 @final
@@ -37,7 +37,7 @@ class MemoryCache(Cache):
     def __init__(self, limit: float = 16e9) -> None:
         self.limit = limit
         self.bytes = 0
-        self._kept: dict[Item, Decoded] = {}
+        self._kept: dict[tuple[Item, str], Decoded] = {}
         self._lock = threading.Lock()
 
     def __getstate__(self) -> dict[str, Any]:  # for worker processes: a lock stays where it is
@@ -49,16 +49,17 @@ class MemoryCache(Cache):
     def __len__(self) -> int:
         return len(self._kept)
 
-    def get(self, item: Item, decode: Callable[[Item], Decoded]) -> Decoded:
+    def get(self, item: Item, decode: Callable[[Item], Decoded], recipe: str = "") -> Decoded:
         """From memory, or decoded and kept while there is room."""
-        kept = self._kept.get(item)
+        key = (item, recipe)
+        kept = self._kept.get(key)
         if kept is not None:
             return kept
         decoded = decode(item)
         size = sum(array.nbytes for name in _ARRAYS if (array := getattr(decoded, name)) is not None)
         with self._lock:
-            if item not in self._kept and self.bytes + size <= self.limit:
-                self._kept[item] = decoded
+            if key not in self._kept and self.bytes + size <= self.limit:
+                self._kept[key] = decoded
                 self.bytes += size
         return decoded
 
@@ -70,17 +71,16 @@ class DiskCache(Cache):
     A file's name depends on the names, sizes and times of what it was made from: a changed image is decoded anew.
     """
 
-    def __init__(self, folder: Path, recipe: str = "") -> None:
+    def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.recipe = recipe  # what decoding depends on beside the files
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise InputError(f"{folder} cannot be a folder for decoded images: {error.strerror}") from None
 
-    def get(self, item: Item, decode: Callable[[Item], Decoded]) -> Decoded:
+    def get(self, item: Item, decode: Callable[[Item], Decoded], recipe: str = "") -> Decoded:
         """From its file, or decoded and written."""
-        path = self.folder / f"{self._digest(item)}.safetensors"
+        path = self.folder / f"{_digest(item, recipe)}.safetensors"
         kept = _load(path)
         if kept is not None:
             return kept
@@ -91,11 +91,13 @@ class DiskCache(Cache):
             _LOG.warning("%s: the image is decoded again next time", printable(str(error)))
         return decoded
 
-    def _digest(self, item: Item) -> str:
-        facts = [
-            [str(path.absolute()), path.stat().st_size, path.stat().st_mtime_ns] for path in item.files if path.exists()
-        ]
-        return hashlib.sha256(json.dumps([self.recipe, item.name, facts]).encode()).hexdigest()[:32]
+
+def _digest(item: Item, recipe: str) -> str:
+    """Of what the decoded item depends on: the way it is decoded, and names, sizes and times of its files."""
+    facts = [
+        [str(path.absolute()), path.stat().st_size, path.stat().st_mtime_ns] for path in item.files if path.exists()
+    ]
+    return hashlib.sha256(json.dumps([recipe, item.name, facts]).encode()).hexdigest()[:32]
 
 
 def _load(path: Path) -> Decoded | None:

@@ -136,7 +136,8 @@ class Dataset(torch.utils.data.Dataset[Sample]):
 
     def decoded(self, item: Item) -> Decoded:
         """The numbers of an item, from the cache if there is one."""
-        return self.layout.decode(item) if self.cache is None else self.cache.get(item, self.layout.decode)
+        decode = self.layout.decode
+        return decode(item) if self.cache is None else self.cache.get(item, decode, recipe=self.layout.name)
 
     def preload(self, *, workers: int = 4, progress: Callable[[int, int], None] | None = None) -> list[Failure]:
         """Decode everything into the cache once, in threads; the items that could not be read."""
@@ -167,10 +168,19 @@ class Dataset(torch.utils.data.Dataset[Sample]):
             target=None if decoded.target is None else scale(decoded.target, self.bands, repaired),
             aux=None if decoded.aux is None else scale(decoded.aux[chosen], self.aux, repaired),
             classes=None if decoded.classes is None else torch.from_numpy(decoded.classes[chosen].copy()),
-            valid=None if decoded.valid is None else torch.from_numpy(decoded.valid.copy()),
+            valid=_known(decoded),
             dates=decoded.dates[chosen],
             repaired={reason: count for reason, count in repaired.items() if count},
         )
+
+
+def _known(decoded: Decoded) -> Tensor | None:
+    """Pixels whose target is known: where the file says so, and where it is a number in every band."""
+    valid = None if decoded.valid is None else torch.from_numpy(decoded.valid.copy())
+    if decoded.target is None or decoded.target.dtype.kind != "f" or np.isfinite(decoded.target).all():
+        return valid
+    finite = torch.from_numpy(np.isfinite(decoded.target).all(0))
+    return finite if valid is None else valid & finite
 
 
 def scale(numbers: np.ndarray, bands: Sequence[Band], repaired: dict[str, int]) -> Tensor:

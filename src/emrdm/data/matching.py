@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, final
 
 import torch
@@ -41,6 +41,7 @@ class Matching:
             raise InputError(
                 f"the model needs {', '.join(missing)}, which the data set has not: it has {', '.join(names + extra)}"
             )
+        _refuse_other_units(config.bands + config.aux, {band.name: band for band in [*aux, *bands]})
         self.places = [names.index(band.name) for band in config.bands]
         self.bands = tuple(bands[place] for place in self.places)
         self._aux = [
@@ -65,6 +66,14 @@ class Matching:
     def outputs(self, restored: Tensor) -> Tensor:
         """A restored image (B, C, H, W) of the model in the data set's scaling."""
         return _rescaled(restored, self.config.bands, self.bands, clip=False)
+
+
+def _refuse_other_units(wanted: Sequence[Band], found: Mapping[str, Band]) -> None:
+    """8-bit pictures are not reflectances. What a user's own numbers are ("value") nobody knows but their range."""
+    for band in wanted:
+        unit = found[band.name].unit
+        if unit not in (band.unit, "value"):
+            raise InputError(f"the model takes {band.name} as {band.unit} and the data set has it as {unit}")
 
 
 def _rescaled(x: Tensor, old: Sequence[Band], new: Sequence[Band], *, clip: bool = True) -> Tensor:

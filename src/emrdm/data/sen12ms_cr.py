@@ -38,13 +38,8 @@ class Sen12msCr(Layout):
                     unlisted.append(f"{season} {region}")
                 _scan_region(root, season, region, splits, items, problems)
         notes = [f"{len(unlisted)} regions are on no list: {brief(unlisted)}"] if unlisted else []
-        tested = dict.fromkeys(item.group for item in items if "test" in item.splits)
-        leaks = leaking_regions(tested) if rule == "paper" else []
-        if leaks:
-            notes.append(
-                f"rule paper reproduces the published leak: {len(leaks)} of {many(len(tested), 'test region')} "
-                f"are also in training ({', '.join(leaks)})"
-            )
+        if rule == "paper":
+            notes += _leak_notes(items)
         return Listing(tuple(items), tuple(problems), tuple(notes))
 
     def complete(self, rule: str) -> Mapping[str, int]:
@@ -75,6 +70,20 @@ def region_splits(region: str, rule: str) -> tuple[str, ...]:
 def leaking_regions(regions: Iterable[str]) -> list[str]:
     """Those of the regions that rule "paper" has in training as well."""
     return [region for region in dict.fromkeys(regions) if "train" in region_splits(region, "paper")]
+
+
+def _leak_notes(items: Iterable[Item]) -> list[str]:
+    """What rule "paper" does to the test and validation regions that are there."""
+    notes = []
+    for split, what in (("test", "test region"), ("val", "validation region")):
+        held_out = dict.fromkeys(item.group for item in items if split in item.splits)
+        leaks = leaking_regions(held_out)
+        if leaks:
+            notes.append(
+                f"rule paper reproduces the published leak: {len(leaks)} of {many(len(held_out), what)} "
+                f"are also in training ({', '.join(leaks)})"
+            )
+    return notes
 
 
 @cache

@@ -11,7 +11,7 @@ from typing import Self, final
 import numpy as np
 
 from emrdm.data.folders import CLEAR_NAMES, Numbers, read_frame
-from emrdm.data.layout import Decoded, Item, Layout, Listing, folder, natural
+from emrdm.data.layout import Decoded, Item, Layout, Listing, brief, folder, natural
 from emrdm.data.sample import CLEAR, NODATA, SHADOW, THICK, THIN
 from emrdm.errors import DataError
 from emrdm.rasters import SUFFIXES, Raster, read
@@ -42,8 +42,6 @@ class Series(Layout):
     def _places(self, root: Path) -> list[tuple[str, Path]]:
         """Folders of places with their splits."""
         folder(root, self.layout_help())
-        if _images(root):
-            return [("", root)]
         places = []
         for entry in sorted((e for e in root.iterdir() if e.is_dir()), key=lambda e: natural(e.name)):
             if entry.name in ("train", "val", "test"):
@@ -51,7 +49,8 @@ class Series(Layout):
                 places += [(entry.name, place) for place in inner]
             else:
                 places.append(("", entry))
-        return [(split, place) for split, place in places if _images(place)]
+        places = [(split, place) for split, place in places if _images(place)]
+        return places or [("", root)]
 
     def scan(self, root: Path, rule: str) -> Listing:  # noqa: ARG002 - it has one way only
         """One item a place."""
@@ -66,6 +65,9 @@ class Series(Layout):
                 if item.target is None and not item.masks:
                     without.append(item.name)
         notes = [] if any(item.splits for item in items) else ["the folder has no split: all places are one set"]
+        stray = _images(root) if all(place != root for _, place in self._places(root)) else []
+        if stray:
+            notes.append(f"{brief(path.name for path in stray)} beside the folders of places: left out")
         if without:
             notes.append(f"no clear image and no masks to find one by: {', '.join(without)} can be shown, not scored")
         return Listing(tuple(items), tuple(problems), tuple(notes))

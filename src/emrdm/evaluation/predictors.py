@@ -28,7 +28,8 @@ class Predictor(ABC):
     """Gives an image (B, C, H, W) in [-1, 1] for each sample of a batch."""
 
     method: Method
-    places: list[int] | None = None  # bands of the data set that it restores; None for all
+    data: Data  # of the bands that it restores
+    places: list[int] | None = None  # these bands in the data set; None for all of them
 
     @abstractmethod
     def predict(self, batch: Batch) -> Tensor:
@@ -55,7 +56,7 @@ class ModelPredictor(Predictor):
         example = next((sample for sample in fetched if isinstance(sample, Sample)), None)
         frames = 1 if example is None else len(example.cloudy)  # nothing can be read: the run will say so
         self.matching = Matching(model.config, dataset.bands, dataset.aux, frames=frames)
-        self.places = self.matching.places
+        self.places, self.data = self.matching.places, self.matching.data(dataset.layout.levels)
         self.method = Method("model", name, "model")
 
     def predict(self, batch: Batch) -> Tensor:
@@ -79,7 +80,7 @@ class FolderPredictor(Predictor):
     def __init__(self, folder: Path, dataset: Dataset) -> None:
         if not folder.is_dir():
             raise InputError(f"--predictions {folder} is not a folder")
-        self.folder, self.dataset = folder, dataset
+        self.folder, self.dataset, self.data = folder, dataset, dataset.data
         self.files = images_by_name(folder)
         stems = [item.target.stem if item.target else item.name for item in dataset.items]
         unique = len(set(stems)) == len(stems)

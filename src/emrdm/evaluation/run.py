@@ -15,7 +15,6 @@ from torch import Tensor
 
 import emrdm
 from emrdm.data import CLEAR, NODATA, Batch, Batches, Dataset, Failure, Sample
-from emrdm.data.bands import colours
 from emrdm.data.dataset import summary_of_repairs
 from emrdm.data.layout import brief
 from emrdm.data.preview import display_limits, visible
@@ -25,7 +24,7 @@ from emrdm.evaluation.predictors import Predictor
 from emrdm.evaluation.published import published_figures
 from emrdm.evaluation.results import Evaluation
 from emrdm.files import locked
-from emrdm.metrics import Data, Protocol, Scores
+from emrdm.metrics import Protocol, Scores
 
 PICTURES = "pictures"
 _LARGEST_PICTURE = 512
@@ -164,11 +163,10 @@ class _Run:
         if not bool(torch.isfinite(prediction).all()):
             raise EmrdmError(f"{predictor.method.title} gave NaN or infinite values for {brief(batch.names)}")
         target = batch.target if predictor.places is None else batch.target[:, predictor.places]
-        data = self.dataset.data if predictor.places is None else _data_of(self.dataset, predictor.places)
         scores = {}
         for protocol in self.protocols:
             scores[protocol.name] = Scores()
-            found = protocol(prediction, target, data=data, valid=batch.valid, regions=regions)
+            found = protocol(prediction, target, data=predictor.data, valid=batch.valid, regions=regions)
             scores[protocol.name].add(batch.names, found)
         if self.settings.folder is not None and self.settings.pictures:
             full = prediction if predictor.places is None else _filled(batch.target, prediction, predictor.places)
@@ -251,10 +249,6 @@ def _regions(batch: Batch) -> dict[str, Tensor]:
     seen = (batch.classes == CLEAR).any(1)
     known = (batch.classes != NODATA).any(1)
     return {"cloudy": known & ~seen, "clear": seen}
-
-
-def _data_of(dataset: Dataset, places: Sequence[int]) -> Data:
-    return Data(dataset.layout.levels, colours(tuple(dataset.bands[place] for place in places)))
 
 
 def _filled(like: Tensor, prediction: Tensor, places: Sequence[int]) -> Tensor:
