@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import platform
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 
 from emrdm.errors import InputError
@@ -46,7 +46,7 @@ def atomic_path(path: Path) -> Iterator[Path]:
         raise InputError(f"{path} is a folder: expected the name of a file to write")
     temporary = path.parent / f".{path.name[:100]}.{_this_host()}-{os.getpid()}-{secrets.token_hex(4)}.partial"
     try:
-        _remove_leftovers(path)
+        _remove_leftovers(path.parent)
         mode = path.stat().st_mode & 0o777 if path.exists() else None
         os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
         mode = mode or temporary.stat().st_mode & 0o777
@@ -67,16 +67,14 @@ def atomic_path(path: Path) -> Iterator[Path]:
 @contextmanager
 def locked(folder: Path, what: str) -> Iterator[None]:
     """Hold a folder for one process: a second one is refused. A killed process holds nothing any more."""
-    path = folder / ".lock"
-    with path.open("a+b") as file:
-        try:
-            _lock(file.fileno())
-        except OSError as error:
-            if error.errno not in (errno.EACCES, errno.EAGAIN):
-                raise
-            raise InputError(f"{folder} is in use by another process: expected one {what} at a time") from None
+    descriptor = os.open(folder, os.O_RDONLY)  # the folder itself: there is no file to leave behind
+    try:
+        _lock(descriptor)
         yield
-    path.unlink(missing_ok=True)
+    except BlockingIOError:
+        raise InputError(f"{folder} is in use by another process: expected one {what} at a time") from None
+    finally:
+        os.close(descriptor)
 
 
 def _lock(descriptor: int) -> None:
@@ -90,12 +88,13 @@ def _this_host() -> str:
     return "".join(c for c in platform.node() if c.isalnum())[:40] or "host"
 
 
-def _remove_leftovers(path: Path) -> None:
-    """Remove temporary files of this name whose process, on this host, is gone."""
-    start = f".{path.name[:100]}.{_this_host()}-"
-    for entry in path.parent.iterdir():
-        if entry.name.startswith(start) and entry.name.endswith(".partial"):
-            owner = entry.name.removeprefix(start).partition("-")[0]
+@cache
+def _remove_leftovers(folder: Path) -> None:
+    """Remove temporary files whose process, on this host, is gone; once a folder and process, as it may be large."""
+    middle = f".{_this_host()}-"
+    for entry in folder.iterdir():
+        if entry.name.startswith(".") and entry.name.endswith(".partial") and middle in entry.name:
+            owner = entry.name.rpartition(middle)[2].partition("-")[0]
             if owner.isdigit() and not _is_running(int(owner)):
                 entry.unlink(missing_ok=True)
 

@@ -12,7 +12,14 @@ from emrdm.errors import InputError, MissingDependencyError, printable
 from emrdm.files import atomic_path
 
 FORMATS = {".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG", ".webp": "WEBP"}
-_CLASSES = {0: (40, 40, 46), 1: (245, 245, 245), 2: (120, 170, 230), 3: (230, 190, 60), 255: (150, 40, 90)}
+_CLASSES = {
+    0: (40, 40, 46),
+    1: (245, 245, 245),
+    2: (120, 170, 230),
+    3: (230, 190, 60),
+    254: (90, 90, 100),
+    255: (150, 40, 90),
+}
 _LONGEST = {"JPEG": 65500, "WEBP": 16383}  # pixels of a side that the format knows
 _LARGEST = 1 << 28  # pixels of a sheet
 _INK, _PAPER, _GAP, _LABEL = (30, 32, 38), (255, 255, 255), 6, 18

@@ -58,7 +58,6 @@ def test_colours_of_a_mask_become_classes(tmp_path):
     trees.save_picture(root / "mask/3.png", mask)
     sample = open_dataset("rice2", root)[0]
     assert sample.classes.tolist() == expected[None].tolist()
-    assert torch.equal(sample.cloudiness, torch.from_numpy(expected[None] != CLEAR))
 
 
 def test_a_mask_with_a_palette_is_read_by_its_colours(tmp_path):

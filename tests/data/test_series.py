@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from tests.data import trees
 
-from emrdm.data import CLEAR, NODATA, SHADOW, THICK, THIN, Numbers, open_dataset
+from emrdm.data import CLEAR, NODATA, SHADOW, THICK, THIN, UNKNOWN, Numbers, open_dataset
 from emrdm.data.series import _date
 from emrdm.errors import DataError, InputError
 
@@ -133,7 +133,9 @@ def test_pixels_without_data_are_marked_and_the_target_is_not_known_there(tmp_pa
         image[:, row] = 0
         trees.save(tmp_path / f"lake/{date}.tif", image, nodata=0)
     sample = opened(tmp_path)[0]
-    assert sample.valid.tolist() == (mask(0, (2, 1)) == 0).tolist()
+    known = mask(0, (2, 1)) == 0
+    known[5] = False  # seen by no cloudy frame
+    assert sample.valid.tolist() == known.tolist()
     assert sample.classes[0].tolist() == mask(THICK, (5, NODATA)).tolist()
 
 
@@ -221,3 +223,14 @@ def test_a_picture_beside_the_places_is_left_out_and_said(tmp_path):
     dataset = open_dataset("series", tmp_path, split="all")
     assert dataset.names == ["one", "two"]
     assert any("sheet.png beside the folders of places: left out" in note for note in dataset.notes)
+
+
+def test_without_masks_it_is_known_which_pixels_have_data(tmp_path):
+    trees.series(tmp_path, {"lake": ("2020-01-01", "2020-01-02", "clear")})
+    image = trees.texture(SHAPE, 1, low=1, high=10000, dtype="uint16")
+    image[:, 2] = 0
+    trees.save(tmp_path / "lake/2020-01-02.tif", image, nodata=0)
+    sample = opened(tmp_path)[0]
+    assert (sample.classes[0] == UNKNOWN).all()
+    assert sample.classes[1].tolist() == mask(UNKNOWN, (2, NODATA)).tolist()
+    assert sample.valid is None  # the other frame has seen it

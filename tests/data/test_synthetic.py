@@ -46,7 +46,7 @@ def test_an_index_always_gives_the_same_clouds_and_a_draw_others(scene):
     assert_same(dataset[Draw(0, 5)], opened(scene)[Draw(0, 5)])
     drawn = {dataset[Draw(0, key)].cloudy.numpy().tobytes() for key in range(5)} | {dataset[0].cloudy.numpy().tobytes()}
     assert len(drawn) == 6
-    assert torch.equal(dataset[Draw(0, 5)].target, dataset[0].target)
+    assert torch.equal(opened(scene, augmentation="none")[Draw(0, 5)].target, dataset[0].target)
 
 
 def test_clouds_depend_on_the_name_and_not_on_the_place_in_the_list(scene):
@@ -56,8 +56,8 @@ def test_clouds_depend_on_the_name_and_not_on_the_place_in_the_list(scene):
 
 
 def test_as_many_frames_as_asked_for_the_first_being_the_same(scene):
-    one, four = opened(scene)[0], opened(scene, frames=4)[0]
-    assert (len(one.cloudy), len(four.cloudy)) == (1, 4)
+    one, four = opened(scene, frames=2)[0], opened(scene, frames=4)[0]
+    assert (len(one.cloudy), len(four.cloudy)) == (2, 4)
     assert torch.equal(one.cloudy[0], four.cloudy[0])
 
 
@@ -101,7 +101,9 @@ def test_a_range_beyond_what_the_numbers_hold_saturates_and_does_not_wrap(dtype,
     item = dataset.items[0]
     found = dataset.layout.render(item, dataset.layout.decode(item), 5).cloudy[0]
     clear = (torch.from_numpy(image.astype(np.float32)) - low) / (high - low)
-    (draw,) = draw_series(clear, fold(0, 5), frames=1, bands=[band.name for band in dataset.bands], style=style)
+    (draw,) = draw_series(
+        clear, fold(0, 5), frames=1, bands=[band.name for band in dataset.bands], style=style, drift=0
+    )
     units = draw.cloudy.double().numpy() * (high - low) + low
     assert units.min() < 0 or units.max() > 255  # what would wrap
     np.testing.assert_allclose(found, units.clip(np.iinfo(dtype).min, np.iinfo(dtype).max), rtol=0, atol=0.51)

@@ -83,7 +83,8 @@ def test_sizes_that_differ_are_told(tmp_path):
 def test_counts_have_the_splits_that_training_gets(tmp_path):
     root = trees.rice(tmp_path, [str(n) for n in range(60)], [str(n) for n in range(60, 80)], shape=(3, 2, 2))
     found = verified("rice1", root, decode=False)
-    assert found.counts == {"train": 55, "val": 5, "test": 20, "all": 80}
+    assert found.counts == {"train": 60, "val": 5, "test": 20, "all": 80}
+    assert found.carved == 5
     assert found.expected == {"all": 500}
 
 

@@ -95,7 +95,32 @@ def test_masked_scores_agree_with_a_second_implementation(name):
     valid = scored(name, prediction, target, data=Data(255, (0, 1, 2)), valid=regions["cloudy"])
     for metric, value in theirs.items():
         assert ours[f"{metric}/cloudy"] == pytest.approx(value, abs=1e-6, rel=1e-6, nan_ok=True), metric
-        assert valid[metric] == ours[f"{metric}/cloudy"]
+        if metric != "ssim" and name != "sen2-mtc-new":  # windows and stretches see what a region leaves out
+            assert valid[metric] == ours[f"{metric}/cloudy"]
+
+
+@pytest.mark.parametrize("name", PROTOCOLS)
+def test_pixels_without_data_make_no_difference(name):
+    prediction, target = smooth_images(3, seed=6)
+    valid = torch.ones(1, 64, 64, dtype=torch.bool)
+    valid[:, :20, 30:] = False
+    there = valid[0].numpy()
+    first = scored(name, prediction, target, data=Data(255, (0, 1, 2)), valid=valid)
+    other = np.where(there, prediction, np.float32(0.9))
+    assert scored(name, other, np.where(there, target, np.float32(-1)), data=Data(255, (0, 1, 2)), valid=valid) == first
+    same = scored(name, np.where(there, target, np.float32(0.7)), target, data=Data(255, (0, 1, 2)), valid=valid)
+    assert same["psnr"] == math.inf
+    assert same["ssim"] == 1
+    assert same.get("lpips", 0) == 0
+
+
+@pytest.mark.parametrize("name", PROTOCOLS)
+def test_small_images_have_the_scores_that_are_defined(name):
+    prediction, target = smooth_images(3, size=(6, 6))
+    found = scored(name, prediction, target, data=Data(255, (0, 1, 2)))
+    assert math.isfinite(found["psnr"])
+    assert math.isnan(found.get("lpips", math.nan))
+    assert math.isnan(found["ssim"]) == (name in ("standard", "cuhk"))
 
 
 @pytest.mark.parametrize("name", PROTOCOLS)
@@ -204,8 +229,6 @@ def test_mistakes_are_one_line():
         PROTOCOLS["standard"](good.to(torch.uint8), good.to(torch.uint8))
     with pytest.raises(InputError, match=r"expected bool \(1, 40, 40\)"):
         PROTOCOLS["standard"](good, good, valid=torch.ones(1, 40, 40))
-    with pytest.raises(InputError, match="31 x 31 at least"):
-        PROTOCOLS["standard"](good[..., :20], good[..., :20], data=Data(255, (0, 1, 2)))
 
 
 def test_protocols_are_found_in_order_and_once():

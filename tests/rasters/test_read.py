@@ -7,6 +7,7 @@ import time
 
 import numpy as np
 import pytest
+import rasterio
 from PIL import Image
 from tests.data import trees
 
@@ -117,6 +118,7 @@ def test_pixels_without_data_in_any_band_are_told(nodata, dtype, tmp_path):
     pixels[0, 2, 3] = nodata  # other bands have data there
     valid = np.ones((4, 6), bool)
     valid[1, 2] = False
+    valid[2, 3] = nodata == 0  # dark water is zero in a band or two
     np.testing.assert_array_equal(read(trees.save_tiff(tmp_path / "x.tif", pixels, nodata=nodata)).valid, valid)
     assert read(trees.save_tiff(tmp_path / "y.tif", np.ones((1, 4, 6), dtype), nodata=nodata)).valid is None
 
@@ -274,3 +276,23 @@ def test_a_missing_package_is_named_with_how_to_install_it(suffix, module, extra
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(MissingDependencyError, match=rf"pip install 'emrdm\[{extra}\]'"):
         read(path)
+
+
+def test_transparency_and_a_mask_inside_the_file_are_told(tmp_path):
+    pixels = trees.texture((4, 4, 6), 1)
+    pixels[3] = 255
+    pixels[3, 1, 2] = 0
+    known = np.ones((4, 6), bool)
+    known[1, 2] = False
+    raster = read(trees.save_tiff(tmp_path / "alpha.tif", pixels, photometric="RGB", alpha="YES"))
+    assert raster.pixels.shape == (3, 4, 6)
+    np.testing.assert_array_equal(raster.valid, known)
+    pixels[3] = trees.texture((1, 4, 6), 2)[0]  # near infrared that a program called transparency
+    raster = read(trees.save_tiff(tmp_path / "nir.tif", pixels, photometric="RGB", alpha="YES"))
+    np.testing.assert_array_equal(raster.pixels, pixels)
+    assert raster.valid is None
+    with rasterio.Env(GDAL_TIFF_INTERNAL_MASK=True):
+        path = trees.save_tiff(tmp_path / "mask.tif", pixels[:3])
+        with rasterio.open(path, "r+") as file:
+            file.write_mask(known)
+    np.testing.assert_array_equal(read(path).valid, known)

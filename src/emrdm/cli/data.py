@@ -136,6 +136,7 @@ def _verify(arguments: argparse.Namespace) -> None:
             "good": found.good,
             "counts": found.counts,
             "expected": found.expected,
+            "carved": found.carved,
             "sizes": found.sizes,
             "problems": found.problems,
             "leaks": found.leaks,
@@ -160,6 +161,8 @@ def _print_findings(arguments: argparse.Namespace, rule: str, found: object) -> 
     for split, count in found.counts.items():
         expected = found.expected.get(split)
         complete = "" if expected is None else "  complete" if expected == count else f"  expected {expected:,}"
+        if split == "val" and found.carved:
+            complete = "  of train, chosen by a hash of their names"
         print(f"  {split:6}{count:>9,}{complete}")
     for size, count in found.sizes.items():
         print(f"  {count:,} of {size} pixels")

@@ -8,7 +8,7 @@ from emrdm.data.dataset import Dataset, Draw, Failure
 from emrdm.data.folders import Numbers
 from emrdm.data.layout import Item, Layout, Listing
 from emrdm.data.loading import Batch, Batches
-from emrdm.data.sample import CLEAR, NODATA, SHADOW, THICK, THIN, Sample
+from emrdm.data.sample import CLEAR, NODATA, SHADOW, THICK, THIN, UNKNOWN, Sample
 
 __all__ = [
     "CATALOG",
@@ -17,6 +17,7 @@ __all__ = [
     "SHADOW",
     "THICK",
     "THIN",
+    "UNKNOWN",
     "Batch",
     "Batches",
     "CloudStyle",

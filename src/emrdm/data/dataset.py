@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +17,7 @@ from emrdm.config import Band
 from emrdm.data.augment import Augmentation, augment
 from emrdm.data.bands import colours
 from emrdm.data.cache import Cache
-from emrdm.data.layout import Decoded, Item, Layout, brief, choose
+from emrdm.data.layout import Decoded, Item, Layout, brief, choose, without_twins
 from emrdm.data.sample import Sample
 from emrdm.errors import DataError, InputError, printable
 from emrdm.images import to_model_units
@@ -62,7 +62,7 @@ class Dataset(torch.utils.data.Dataset[Sample]):
         on_error: OnError = "stop",
         cache: Cache | None = None,
         frames: int | None = None,
-        augmentation: Augmentation = "none",
+        augmentation: Augmentation | None = None,
         crop: int | None = None,
     ) -> None:
         """Open a folder.
@@ -76,15 +76,16 @@ class Dataset(torch.utils.data.Dataset[Sample]):
             on_error: what to do about missing partners: refuse the folder, or leave those items out and say so.
             cache: keeps decoded images.
             frames: take the first so many frames only.
-            augmentation: of a :class:`Draw`.
+            augmentation: of a :class:`Draw`; the data set's own recipe if None.
             crop: side of the square that a :class:`Draw` cuts out.
         """
         if frames is not None and frames < 1:
             raise InputError(f"frames is {frames}: expected 1 or more")
         self.layout = layout.prepared(root)
         self.root, self.rule = root, pick_rule(layout, rule)
-        self.cache, self.frames, self.augmentation, self.crop = cache, frames, augmentation, crop
-        listing = self.layout.scan(root, self.rule)
+        self.cache, self.frames, self.crop = cache, frames, crop
+        self.augmentation: Augmentation = augmentation or layout.augmentation
+        listing = without_twins(self.layout.scan(root, self.rule))
         self.problems, self.notes = listing.problems, listing.notes
         if self.problems and on_error == "stop":
             more = f" (and {len(self.problems) - 1} more: see emrdm data verify)" if len(self.problems) > 1 else ""
@@ -139,8 +140,15 @@ class Dataset(torch.utils.data.Dataset[Sample]):
         decode = self.layout.decode
         return decode(item) if self.cache is None else self.cache.get(item, decode, recipe=self.layout.name)
 
-    def preload(self, *, workers: int = 4, progress: Callable[[int, int], None] | None = None) -> list[Failure]:
-        """Decode everything into the cache once, in threads; the items that could not be read."""
+    def preload(
+        self,
+        indices: Iterable[int] | None = None,
+        *,
+        workers: int = 4,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> list[Failure]:
+        """Decode these items, or all, into the cache, in threads; the items that could not be read."""
+        items = self.items if indices is None else [self.items[i] for i in dict.fromkeys(indices)]
         failures = []
 
         def decode(item: Item) -> Failure | None:
@@ -151,10 +159,10 @@ class Dataset(torch.utils.data.Dataset[Sample]):
             return None
 
         with ThreadPoolExecutor(workers) as pool:
-            for done, failure in enumerate(pool.map(decode, self.items), 1):
+            for done, failure in enumerate(pool.map(decode, items), 1):
                 failures += [failure] if failure else []
                 if progress:
-                    progress(done, len(self.items))
+                    progress(done, len(items))
         return failures
 
     def _scaled(self, item: Item, decoded: Decoded) -> Sample:
@@ -164,9 +172,9 @@ class Dataset(torch.utils.data.Dataset[Sample]):
         repaired: dict[str, int] = {}
         return Sample(
             name=item.name,
-            cloudy=scale(decoded.cloudy[chosen], self.bands, repaired),
-            target=None if decoded.target is None else scale(decoded.target, self.bands, repaired),
-            aux=None if decoded.aux is None else scale(decoded.aux[chosen], self.aux, repaired),
+            cloudy=scale(decoded.cloudy[chosen], self.bands, repaired, decoded.valid),
+            target=None if decoded.target is None else scale(decoded.target, self.bands, repaired, decoded.valid),
+            aux=None if decoded.aux is None else scale(decoded.aux[chosen], self.aux, repaired, decoded.valid),
             classes=None if decoded.classes is None else torch.from_numpy(decoded.classes[chosen].copy()),
             valid=_known(decoded),
             dates=decoded.dates[chosen],
@@ -183,20 +191,27 @@ def _known(decoded: Decoded) -> Tensor | None:
     return finite if valid is None else valid & finite
 
 
-def scale(numbers: np.ndarray, bands: Sequence[Band], repaired: dict[str, int]) -> Tensor:
-    """To [-1, 1], float32. NaN and infinities that remain become -1, the band's lower end, and are counted."""
+def scale(
+    numbers: np.ndarray, bands: Sequence[Band], repaired: dict[str, int], valid: np.ndarray | None = None
+) -> Tensor:
+    """To [-1, 1], float32. NaN and infinities that remain become -1, the band's lower end.
+
+    How many values were changed is added to ``repaired``, by reason; pixels that are not ``valid`` don't count.
+    """
     with np.errstate(over="ignore"):  # what is too large becomes infinite, and is dealt with as such
         x = torch.from_numpy(numbers.astype(np.float32))
     scaled = to_model_units(x, bands, "image")
+    counted = torch.tensor(True) if valid is None else torch.from_numpy(valid)
     clipped = [band for band in bands if band.clip]
     if clipped and not (numbers.dtype == np.uint8 and all(band.low <= 0 and band.high >= 255 for band in clipped)):
         low, high, clip = (
             torch.tensor([getattr(band, name) for band in bands])[:, None, None] for name in ("low", "high", "clip")
         )
-        repaired["clipped"] = repaired.get("clipped", 0) + int((((x < low) | (x > high)) & clip).sum())
+        outside = ((x < low) | (x > high)) & clip & counted
+        repaired["clipped"] = repaired.get("clipped", 0) + int(outside.sum())
     if numbers.dtype.kind == "f":
         bad = ~torch.isfinite(scaled)
-        repaired["nan"] = repaired.get("nan", 0) + int(bad.sum())
+        repaired["nan"] = repaired.get("nan", 0) + int((bad & counted).sum())
         scaled = scaled.masked_fill(bad, -1.0)
     return scaled
 

@@ -13,6 +13,7 @@ from typing import Self, final
 import numpy as np
 
 from emrdm.config import Band
+from emrdm.data.augment import Augmentation
 from emrdm.errors import DataError, InputError
 from emrdm.files import why_unreadable
 from emrdm.rasters import SUFFIXES, Raster, read
@@ -105,7 +106,7 @@ class Layout(ABC):
     expected: Mapping[str, int] = field(default_factory=dict)
     own_validation: bool = False
     rules: tuple[str, ...] = ()
-    augmentation: str = "none"
+    augmentation: Augmentation = "none"
     homepage: str = ""
 
     def prepared(self, root: Path) -> Self:  # noqa: ARG002 - for folders of a user's own
@@ -220,6 +221,14 @@ def read_lists(root: Path, splits: Sequence[str], known: Container[str]) -> tupl
 def stack(rasters: Sequence[Raster]) -> np.ndarray:
     """Frames (L, C, H, W) of rasters of one size and type."""
     return np.stack([raster.pixels for raster in rasters])
+
+
+def without_twins(listing: Listing) -> Listing:
+    """The listing with every name once; what comes a second time is a problem."""
+    first: dict[str, Item] = {}
+    twins = [item.name for item in listing.items if first.setdefault(item.name, item) is not item]
+    problems = (*listing.problems, *(f"{name} occurs twice: names must be unique" for name in twins))
+    return Listing(tuple(first.values()), problems, listing.notes)
 
 
 def choose(items: Sequence[Item], split: str, *, carve: float = 0.1) -> tuple[Item, ...]:

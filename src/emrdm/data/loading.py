@@ -10,6 +10,7 @@ from typing import final
 import torch
 from torch import Tensor
 
+from emrdm.data.cache import MemoryCache
 from emrdm.data.dataset import Dataset, Draw, Failure
 from emrdm.data.sample import Sample
 
@@ -46,6 +47,9 @@ class Batches(Iterable[list["Batch | Failure"]]):
     def __init__(
         self, dataset: Dataset, order: Sequence[int | Draw], *, batch_size: int = 1, workers: int = 0, pin: bool = False
     ) -> None:
+        if workers and isinstance(dataset.cache, MemoryCache):
+            # Workers are copies of this process: what they keep is lost with them, what it keeps they all have.
+            dataset.preload([entry.index if isinstance(entry, Draw) else entry for entry in order], workers=workers)
         chunks = [list(order[i : i + batch_size]) for i in range(0, len(order), batch_size)]
         self._loader: torch.utils.data.DataLoader[list[Batch | Failure]] = torch.utils.data.DataLoader(
             _Fetching(dataset),  # type: ignore[arg-type]

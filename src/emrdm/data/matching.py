@@ -72,7 +72,7 @@ def _refuse_other_units(wanted: Sequence[Band], found: Mapping[str, Band]) -> No
     """8-bit pictures are not reflectances. What a user's own numbers are ("value") nobody knows but their range."""
     for band in wanted:
         unit = found[band.name].unit
-        if unit not in (band.unit, "value"):
+        if unit != band.unit and "value" not in (unit, band.unit):
             raise InputError(f"the model takes {band.name} as {band.unit} and the data set has it as {unit}")
 
 

@@ -9,7 +9,7 @@ from typing import final
 from torch import Tensor
 
 # Classes of a cloud mask.
-CLEAR, THICK, THIN, SHADOW, NODATA = 0, 1, 2, 3, 255
+CLEAR, THICK, THIN, SHADOW, UNKNOWN, NODATA = 0, 1, 2, 3, 254, 255  # UNKNOWN: there is data, and no mask
 
 
 @final
@@ -24,7 +24,7 @@ class Sample:
         cloudy: (L, C, H, W), the frames in order of time where dates are known.
         target: (C, H, W), the clear image, or None where nobody knows it.
         aux: (L, C_aux, H, W), such as SAR or near infrared, or None.
-        classes: (L, H, W) uint8 of CLEAR, THICK, THIN, SHADOW, NODATA, or None where there are no masks.
+        classes: (L, H, W) uint8 of CLEAR, THICK, THIN, SHADOW, UNKNOWN, NODATA, or None where nothing is known.
         valid: (H, W) bool, pixels whose target is known, or None where all are.
         dates: of the frames, ISO, or empty.
         repaired: how many values were changed on the way and why, such as {"clipped": 12, "nan": 3}.
@@ -38,8 +38,3 @@ class Sample:
     valid: Tensor | None = None
     dates: tuple[str, ...] = ()
     repaired: Mapping[str, int] = field(default_factory=dict)
-
-    @property
-    def cloudiness(self) -> Tensor | None:
-        """(L, H, W) bool: pixels under cloud or shadow, or without data; None where there are no masks."""
-        return None if self.classes is None else self.classes != CLEAR

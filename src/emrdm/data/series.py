@@ -10,9 +10,9 @@ from typing import Self, final
 
 import numpy as np
 
-from emrdm.data.folders import CLEAR_NAMES, Numbers, read_frame
+from emrdm.data.folders import CLEAR_NAMES, Numbers, read_frame, together
 from emrdm.data.layout import Decoded, Item, Layout, Listing, brief, folder, natural
-from emrdm.data.sample import CLEAR, NODATA, SHADOW, THICK, THIN
+from emrdm.data.sample import CLEAR, NODATA, SHADOW, THICK, THIN, UNKNOWN
 from emrdm.errors import DataError
 from emrdm.rasters import SUFFIXES, Raster, read
 
@@ -78,19 +78,23 @@ class Series(Layout):
         size = (first.pixels.shape[1], first.pixels.shape[2])
         frames = [first, *(read_frame(path, self.bands, size, self.numbers.dtype) for path in item.cloudy[1:])]
         classes = [_classes(path, frame) for path, frame in zip(item.masks, frames, strict=False)]
+        if not classes and any(frame.valid is not None for frame in frames):
+            classes = [_data_only(frame) for frame in frames]
         dates = list(item.dates)
         target: np.ndarray | None = None
         valid: np.ndarray | None = None
         if item.target is not None:
             clear = read_frame(item.target, self.bands, size, self.numbers.dtype)
             target, valid = clear.pixels, clear.valid
-        elif classes:
+        elif item.masks:
             best = _clearest(classes)
             if best is not None:
                 target, valid = frames.pop(best).pixels, classes.pop(best) != NODATA
                 dates = dates[:best] + dates[best + 1 :]
         if not frames:
             raise DataError(f"{item.cloudy[0].parent} has one date, which is clear: expected a cloudy one beside it")
+        if target is not None and classes:  # what no frame has seen cannot be restored, only invented
+            valid = together(valid, (np.stack(classes) != NODATA).any(0))
         return Decoded(
             np.stack([frame.pixels for frame in frames]),
             target,
@@ -105,9 +109,9 @@ def _scan_place(place: Path, split: str) -> tuple[Item | None, list[str]]:
     masks = {path.stem.removesuffix("_mask"): path for path in sorted(place.iterdir()) if _is_mask(path)}
     targets = [path for path in images if path.stem.lower() in CLEAR_NAMES]
     dated = {path: _date(path.stem) for path in images if path not in targets}
-    problems = [
-        f"{path} has no image of that name" for stem, path in masks.items() if stem not in {p.stem for p in dated}
-    ]
+    known = {path.stem for path in images}
+    problems = [f"{path} has no image of that name" for stem, path in masks.items() if stem not in known]
+    masks = {stem: path for stem, path in masks.items() if stem not in {target.stem for target in targets}}
     if masks:
         problems += [f"{path} has no mask {path.stem}_mask" for path in dated if path.stem not in masks]
     frames = [path for path in dated if not masks or path.stem in masks]
@@ -168,6 +172,14 @@ def _classes(path: Path, frame: Raster) -> np.ndarray:
     if unknown:
         raise DataError(f"{path} has the value {unknown[0]}: expected 0 clear, 1 thick, 2 thin, 3 shadow, 255 no data")
     classes: np.ndarray = mask[0].astype(np.uint8)
+    if frame.valid is not None:
+        classes[~frame.valid] = NODATA
+    return classes
+
+
+def _data_only(frame: Raster) -> np.ndarray:
+    """Classes of a frame without a mask: which pixels have data is all that is known."""
+    classes = np.full(frame.pixels.shape[1:], UNKNOWN, np.uint8)
     if frame.valid is not None:
         classes[~frame.valid] = NODATA
     return classes

@@ -67,7 +67,8 @@ class Synthetic(Layout):
         clear = ((numbers - low) / (high - low)).nan_to_num(0).clamp(0, 1)
         seed = fold(self.seed, int(share(item.name) * 2**52)) if key is None else fold(self.seed, key)
         names = [band.name for band in self.bands]
-        draws = draw_series(clear, seed, frames=self.frames, bands=names, style=self.style)
+        drift = 0.04 if self.frames > 1 else 0.0  # light differs from date to date; a lone pair is of one date
+        draws = draw_series(clear, seed, frames=self.frames, bands=names, style=self.style, drift=drift)
         cloudy = torch.stack([draw.cloudy for draw in draws]).numpy() * (high - low) + low
         classes = torch.stack([draw.classes for draw in draws]).numpy()
         if pixels.dtype.kind in "ui":  # the range may reach beyond what the file's numbers can hold

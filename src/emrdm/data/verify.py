@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import final
 
-from emrdm.data.layout import Decoded, Item, Layout, brief, choose
+from emrdm.data.layout import Decoded, Item, Layout, brief, choose, without_twins
 from emrdm.errors import DataError
 
 Progress = Callable[[int, int], None]
@@ -22,7 +22,8 @@ class Findings:
     """What was found.
 
     Attributes:
-        counts: items of each split.
+        counts: items of each split; "train" with those that validation takes from it.
+        carved: how many of "train" validation takes, where the data set has no such split of its own.
         expected: of the complete data set, where that is known.
         problems: one line each, naming the file: missing partners, files that cannot be read or are not as expected.
         leaks: groups (regions, tiles, images) of the test split that training has as well, by name or by content.
@@ -35,6 +36,7 @@ class Findings:
     problems: list[str]
     leaks: list[str]
     notes: list[str]
+    carved: int = 0
     sizes: dict[str, int] = field(default_factory=dict)
 
     @property
@@ -63,14 +65,14 @@ def verify(
         progress: called with the items done and their number.
     """
     layout = layout.prepared(root)
-    listing = layout.scan(root, rule)
+    listing = without_twins(layout.scan(root, rule))
     problems, notes = list(listing.problems), list(listing.notes)
     if not listing.items and not problems:
         problems.append(f"{root} has no images: expected {layout.layout_help()}")
     carve = 0 if layout.own_validation else 0.1
     counts = {split: len(choose(listing.items, split, carve=carve)) for split in ("train", "val", "test", "all")}
-    twice = [name for name, count in Counter(item.name for item in listing.items).items() if count > 1]
-    problems += [f"{name} occurs twice: names must be unique" for name in twice]
+    carved = counts["val"] if not any("val" in item.splits for item in listing.items) else 0
+    counts["train"] += carved
     leaks = _leaking_groups(listing.items)
     sizes: Counter[str] = Counter()
     if decode:
@@ -84,7 +86,7 @@ def verify(
         leaks += _leaking_contents(contents.values())
         if len(sizes) > 1:
             notes.append(f"images are of {len(sizes)} sizes: {brief(sizes)}")
-    return Findings(counts, dict(layout.complete(rule)), problems, leaks, notes, dict(sizes))
+    return Findings(counts, dict(layout.complete(rule)), problems, leaks, notes, carved, dict(sizes))
 
 
 def _read_all(

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from emrdm.data import CLEAR, NODATA, SHADOW, THICK, THIN, Batch
+from emrdm.data import CLEAR, NODATA, SHADOW, THICK, THIN, UNKNOWN, Batch
 
 Colours = tuple[int, int, int] | None
 
@@ -51,15 +51,19 @@ def dark_channel(batch: Batch, colours: Colours, *, strength: float = 0.8, patch
 
 
 def least_cloudy(batch: Batch, colours: Colours) -> Tensor:
-    """The frame with the fewest pixels under cloud, shadow or without data; without masks the darkest one.
+    """The frame with the fewest pixels under cloud, shadow or without data; without masks the darkest with most data.
 
     Cloud brightens the visible bands, so that the darkest frame is usually the clearest; not over snow, and not where
     shadow covers much.
     """
-    if batch.classes is not None:
+    if _masked(batch):
+        assert batch.classes is not None
         badness = (batch.classes != CLEAR).flatten(2).double().mean(2)
     else:
-        badness = batch.cloudy[:, :, list(colours) if colours else slice(None)].flatten(2).double().mean(2)
+        visible = batch.cloudy[:, :, list(colours) if colours else slice(None)].double().mean(2)
+        data = torch.ones_like(visible) if batch.classes is None else (batch.classes != NODATA).double()
+        missing, count = 1 - data.flatten(2).mean(2), data.flatten(2).sum(2).clamp(min=1)
+        badness = 2 * missing + (visible * data).flatten(2).sum(2) / count
     best = badness.argmin(1)
     return batch.cloudy[torch.arange(len(best), device=best.device), best]
 
@@ -99,11 +103,16 @@ BASELINES: Mapping[str, Baseline] = {
         Baseline(
             "mosaic",
             "mosaic of the clear pixels, by the masks",
-            lambda batch, _: batch.cloudy.shape[1] > 1 and batch.classes is not None,
+            lambda batch, _: batch.cloudy.shape[1] > 1 and _masked(batch),
             mosaic,
         ),
     )
 }
+
+
+def _masked(batch: Batch) -> bool:
+    """Whether it is known which pixels are clear, not only which have data."""
+    return batch.classes is not None and not bool((batch.classes == UNKNOWN).any())
 
 
 def _minimum(x: Tensor, side: int) -> Tensor:

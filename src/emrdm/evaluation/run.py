@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 import emrdm
-from emrdm.data import CLEAR, NODATA, Batch, Batches, Dataset, Failure, Sample
+from emrdm.data import CLEAR, NODATA, UNKNOWN, Batch, Batches, Dataset, Failure, Sample
 from emrdm.data.dataset import summary_of_repairs
 from emrdm.data.layout import brief
 from emrdm.data.preview import display_limits, visible
@@ -244,7 +244,7 @@ def _identity(
 
 def _regions(batch: Batch) -> dict[str, Tensor]:
     """Masks of cloudy pixels (under cloud or shadow in every frame) and clear ones (clear in one frame at least)."""
-    if batch.classes is None:
+    if batch.classes is None or bool((batch.classes == UNKNOWN).any()):
         return {}
     seen = (batch.classes == CLEAR).any(1)
     known = (batch.classes != NODATA).any(1)

@@ -17,7 +17,7 @@ from torch.nn import functional as F
 from emrdm.errors import InputError
 from emrdm.metrics.pixels import check_pair, mean_over
 
-_SMALLEST = 31  # pixels a side: below, the third convolution has nothing left to see
+SMALLEST = 31  # pixels a side: below, the third convolution has nothing left to see
 _SHIFT, _SCALE = (-0.030, -0.088, -0.188), (0.458, 0.448, 0.450)  # ImageNet's mean and deviation, on [-1, 1]
 # Each convolution of AlexNet: its name in the file, stride, padding, and whether a 3 x 3 maximum comes before it.
 _LAYERS = ((0, 4, 2, False), (3, 1, 2, True), (6, 1, 1, True), (8, 1, 1, False), (10, 1, 1, False))
@@ -31,13 +31,14 @@ def lpips(prediction: Tensor, target: Tensor, *, where: Tensor | None = None) ->
     check_pair(prediction, target, where)
     if target.shape[1] != 3:
         raise InputError(f"images have {target.shape[1]} bands: LPIPS needs red, green and blue")
-    if min(target.shape[2:]) < _SMALLEST:
+    if min(target.shape[2:]) < SMALLEST:
         size = " x ".join(map(str, target.shape[2:]))
-        raise InputError(f"images are {size} pixels: LPIPS needs {_SMALLEST} x {_SMALLEST} at least")
+        raise InputError(f"images are {size} pixels: LPIPS needs {SMALLEST} x {SMALLEST} at least")
     weights = _weights(target.device)
     total = torch.zeros(len(target), dtype=torch.float64, device=target.device)
     both = torch.cat((prediction, target)).float()
-    with torch.no_grad():
+    # TF32, which convolutions use on a GPU by default, would change the fourth digit.
+    with torch.no_grad(), torch.backends.cudnn.flags(enabled=torch.backends.cudnn.enabled, allow_tf32=False):
         for i, features in enumerate(_features(both, weights)):
             x, y = (features / (features.square().sum(1, keepdim=True).sqrt() + 1e-10)).chunk(2)
             distance = F.conv2d((x - y).square(), weights[f"lin{i}.weight"]).double()

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from emrdm.errors import ConfigError, InputError
-from emrdm.metrics.perception import lpips
+from emrdm.metrics.perception import SMALLEST, lpips
 from emrdm.metrics.pixels import check_pair, mae, psnr, rmse
 from emrdm.metrics.spectrum import sam, zero_spectra
 from emrdm.metrics.structure import ssim, uniform_taps
@@ -96,8 +96,11 @@ class Protocol:
         check_pair(prediction, target, valid)
         if not prediction.is_floating_point() or not target.is_floating_point():
             raise InputError(f"images are {prediction.dtype} and {target.dtype}: expected floating point in [-1, 1]")
+        x, y = prediction.float(), target.float()
+        if valid is not None:
+            x, y = _without_invalid(x, y, valid)
         with torch.no_grad():
-            return self._score_regions(prediction.float(), target.float(), data or Data(), valid, regions or {})
+            return self._score_regions(x, y, data or Data(), valid, regions or {})
 
     def _score_regions(
         self, x: Tensor, y: Tensor, data: Data, valid: Tensor | None, regions: Mapping[str, Tensor]
@@ -110,11 +113,26 @@ class Protocol:
         return scores
 
 
+def _without_invalid(x: Tensor, y: Tensor, valid: Tensor) -> tuple[Tensor, Tensor]:
+    """Both images with the target's mean colour where there is no data: windows and stretches see no difference."""
+    known = valid[:, None]
+    count = known.sum((2, 3), keepdim=True).clamp(min=1)
+    colour = torch.where(known, y, 0).sum((2, 3), keepdim=True) / count
+    return torch.where(known, x, colour), torch.where(known, y, colour)
+
+
+def _if_large(metric: Callable[..., Tensor], x: Tensor, y: Tensor, smallest: int, **options: Any) -> Tensor:
+    """A metric with windows; not defined for images that are smaller than they."""
+    if min(y.shape[2:]) < smallest:
+        return torch.full((len(y),), torch.nan, dtype=torch.float64, device=y.device)
+    return metric(x, y, **options)
+
+
 def _standard(x: Tensor, y: Tensor, data: Data, where: Tensor | None) -> dict[str, Tensor]:
     x, y = (_round(((v + 1) / 2).clamp(0, 1), data.levels) for v in (x, y))
     scores = {
         "psnr": psnr(x, y, where=where),
-        "ssim": ssim(x, y, where=where),
+        "ssim": _if_large(ssim, x, y, 11, where=where),
         "mae": mae(x, y, where=where),
         "rmse": rmse(x, y, where=where),
         "sam": sam(x, y, where=where),
@@ -122,7 +140,7 @@ def _standard(x: Tensor, y: Tensor, data: Data, where: Tensor | None) -> dict[st
     }
     if data.rgb is not None:
         rgb = list(data.rgb)
-        scores["lpips"] = lpips(x[:, rgb] * 2 - 1, y[:, rgb] * 2 - 1, where=where)
+        scores["lpips"] = _if_large(lpips, x[:, rgb] * 2 - 1, y[:, rgb] * 2 - 1, SMALLEST, where=where)
     return scores
 
 
@@ -136,19 +154,21 @@ def _cuhk(x: Tensor, y: Tensor, _data: Data, where: Tensor | None) -> dict[str, 
     error = rmse(x, y, where=where)
     x, y = ((255 * v).clamp(0, 255).trunc() for v in (x, y))  # single precision, as published: 99 may become 98
     gray = 0.298912 + 0.586611 + 0.114478  # each band is copied to three and turned to gray with weights over one
-    copies = (v.flatten(0, 1)[:, None].expand(-1, 3, -1, -1) for v in (x, y))
+    gray_x, gray_y = (v.flatten(0, 1)[:, None].expand(-1, 3, -1, -1) for v in (x, y))
     each = None if where is None else where.repeat_interleave(x.shape[1], 0)
     return {
         "psnr": psnr(x, y, data_range=255, where=where),
-        "ssim": ssim(
+        "ssim": _if_large(
+            ssim,
             x.double() * gray,
             y.double() * gray,
+            7,
             data_range=255,
             taps=uniform_taps(7),
             sample_covariance=True,
             where=where,
         ),
-        "lpips": lpips(*copies, where=each).reshape(x.shape[:2]).mean(1),  # not scaled to [-1, 1]
+        "lpips": _if_large(lpips, gray_x, gray_y, SMALLEST, where=each).reshape(x.shape[:2]).mean(1),  # not in [-1, 1]
         "rmse": error,
     }
 
@@ -161,7 +181,7 @@ def _sen2_mtc_new(x: Tensor, y: Tensor, _data: Data, where: Tensor | None) -> di
     x, y = _stretch(x), _stretch(y)
     scores = _uncrtaints(x, y, where)
     if x.shape[1] == 3:
-        scores["lpips"] = lpips(2 * x - 1, 2 * y - 1, where=where)
+        scores["lpips"] = _if_large(lpips, 2 * x - 1, 2 * y - 1, SMALLEST, where=where)
     return scores
 
 

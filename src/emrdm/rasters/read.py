@@ -128,15 +128,44 @@ def _read_geotiff(path: Path) -> Raster:
                 raise DataError(
                     f"{path} has numbers of type {', '.join(sorted(set(file.dtypes)))}: expected one real type"
                 )
-            pixels = file.read()
-            nodata = [value for value in file.nodatavals if value is not None]
-            valid = file.dataset_mask() > 0 if nodata else None
-            names = tuple(name or "" for name in file.descriptions)
+            pixels, names = file.read(), tuple(name or "" for name in file.descriptions)
+            kept = _without_transparency(file, pixels)
+            valid = _validity(file, kept)
+            pixels, names = pixels[kept], tuple(names[i] for i in kept)
     except (RasterioError, OSError, ValueError, TypeError, MemoryError) as error:
         if isinstance(error, DataError):
             raise
         raise DataError(f"{path} is not a whole GeoTIFF: {error.__cause__ or error}") from None
     return Raster(pixels, None if valid is None or valid.all() else valid, names)
+
+
+def _without_transparency(file: Any, pixels: np.ndarray) -> list[int]:
+    """The bands that are not transparency.
+
+    Many programs write a fourth 8-bit band as transparency whatever it is; near infrared, say. Only what is nowhere
+    between invisible and opaque is taken for it.
+    """
+    alpha = [i for i, meaning in enumerate(file.colorinterp) if meaning.name == "alpha"]
+    real = [i for i in alpha if np.isin(pixels[i], (0, np.iinfo(pixels.dtype).max)).all()] if alpha else []
+    return [i for i in range(file.count) if i not in real or file.count == 1]
+
+
+def _validity(file: Any, bands: list[int]) -> np.ndarray | None:
+    """(H, W) bool, True where there is data by the bands' nodata value, the file's own mask or its transparency.
+
+    A band without data makes the pixel unusable. Zero is an exception: dark water is zero in a band or two, so there it
+    takes all bands.
+    """
+    from rasterio.enums import MaskFlags
+
+    flags = [set(file.mask_flag_enums[i]) for i in bands]
+    if len(bands) == file.count:  # a fourth band that is none is no transparency either
+        flags = [flag - {MaskFlags.alpha, MaskFlags.per_dataset} if MaskFlags.alpha in flag else flag for flag in flags]
+    told = [i for i, flag in zip(bands, flags, strict=True) if flag - {MaskFlags.all_valid}]
+    if not told:
+        return None
+    masks = file.read_masks([i + 1 for i in told]) > 0
+    return np.asarray(masks.any(0) if all(file.nodatavals[i] == 0 for i in told) else masks.all(0))
 
 
 def _open(path: Path) -> Any:
