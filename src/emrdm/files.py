@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import platform
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
@@ -31,6 +32,16 @@ def why_unreadable(path: Path) -> str | None:
     except (OSError, ValueError) as error:  # also names that are not text
         return getattr(error, "strerror", None) or str(error)
     return None
+
+
+def fingerprint(paths: Iterable[Path]) -> str:
+    """A digest of the names, sizes and times of files: another one if any of them was changed."""
+    digest = hashlib.sha256()
+    for path in paths:
+        state = path.stat() if path.exists() else None
+        facts = (os.fsencode(path), state and state.st_size, state and state.st_mtime_ns)
+        digest.update(repr(facts).encode())
+    return digest.hexdigest()[:16]
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 """``emrdm evaluate``: from the command to the report."""
 
 import json
+import os
 
 import numpy as np
 import pytest
@@ -73,7 +74,38 @@ def test_a_folder_of_pairs_without_a_split_is_scored_whole(tmp_path, capsys):
 def test_a_preset_without_weights_is_scored_with_a_warning(root, caplog, capsys):
     assert main(["evaluate", "tiny", "rice1", str(root), "--limit", "1", "--no-baselines"]) == 0
     assert "its weights are random" in caplog.text
-    assert "1 of 4, evenly spread" not in capsys.readouterr().err
+    assert "test, 1 image" in capsys.readouterr().out
+
+
+def test_a_range_may_begin_below_zero(tmp_path, capsys):
+    for kind in ("cloudy", "clear"):
+        (tmp_path / kind).mkdir()
+        Image.fromarray(np.full((40, 40), 100, np.uint8)).save(tmp_path / kind / "a.png")
+    assert main(["evaluate", "pairs", str(tmp_path), "--range", "-25:0", "--json", "-q"]) == 0
+    assert json.loads(capsys.readouterr().out)["images"] == 1
+
+
+def test_names_that_are_not_text_are_no_obstacle(tmp_path):
+    root = rice(tmp_path / "rice", count=2, test=["0", "1"])
+    for kind in ("cloud", "label"):
+        (root / kind / "1.png").rename(os.fsdecode(os.fsencode(root / kind) + b"/\xff\xfe.png"))
+    assert (
+        main(["evaluate", "rice1", str(root), "--split", "all", "--on-error", "skip", "-o", str(tmp_path / "r")]) == 0
+    )
+    assert (tmp_path / "r" / "report.html").is_file()
+
+
+def test_methods_with_other_numbers_of_images_say_so(root, tmp_path, capsys):
+    folder = tmp_path / "theirs"
+    folder.mkdir()
+    for name in ("2", "3"):
+        Image.open(root / "label" / f"{name}.png").save(folder / f"{name}.png")
+    words = ["evaluate", "--predictions", str(folder), "rice1", str(root), "--on-error", "skip", "-q"]
+    assert main(words) == 0
+    out = capsys.readouterr().out
+    assert "images" in out.splitlines()[2]
+    assert next(line for line in out.splitlines() if "images in theirs" in line).split()[-2] == "2"
+    assert next(line for line in out.splitlines() if "the cloudy image itself" in line).split()[-1] == "4"
 
 
 def test_sampler_settings_change_the_result(root, capsys):
@@ -82,7 +114,8 @@ def test_sampler_settings_change_the_result(root, capsys):
         return json.loads(capsys.readouterr().out)["methods"]["model"]["protocols"]["standard"]["psnr"]["mean"]
 
     assert psnr("sampler.steps=2") != psnr("sampler.steps=3")
-    assert psnr("sampler.steps=2") == psnr("sampler.steps=2", "sampler.method=euler")
+    assert psnr("sampler.steps=2") != psnr("sampler.steps=2", "sampler.method=heun")
+    assert psnr("sampler.steps=2") == psnr("sampler.steps=2", "sampler.method=euler")  # its default
 
 
 @pytest.mark.parametrize(

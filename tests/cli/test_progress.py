@@ -26,6 +26,7 @@ def test_progress_in_a_log_is_a_line_now_and_then(monkeypatch):
     monkeypatch.setattr("emrdm.cli.progress.time.monotonic", lambda: clock[0])
     stream = Stream(terminal=False)
     progress = Progress("reading", unit="files", stream=stream)
+    progress(0, 100)
     for done in range(1, 101):
         clock[0] += 1
         progress(done, 100)
@@ -40,6 +41,7 @@ def test_progress_on_a_terminal_stays_on_its_line(monkeypatch):
     monkeypatch.setattr("emrdm.cli.progress.time.monotonic", lambda: clock[0])
     stream = Stream(terminal=True)
     progress = Progress("reading", unit="files", stream=stream)
+    progress(0, 10)
     for done in range(1, 11):
         clock[0] += 0.5
         progress(done, 10)
@@ -55,7 +57,8 @@ def test_what_an_earlier_run_did_does_not_count_as_speed(monkeypatch):
     monkeypatch.setattr("emrdm.cli.progress.time.monotonic", lambda: clock[0])
     stream = Stream(terminal=False)
     progress = Progress("scoring", unit="images", stream=stream)
-    for done in (901, 920):
+    progress(900, 1000)
+    for done in (910, 920):  # ten at a time
         clock[0] += 20
         progress(done, 1000)
     assert stream.text.splitlines()[-1] == "scoring: 920/1000 images (92 %), 0.5/s, 2 min 40 s left"

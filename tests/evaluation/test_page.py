@@ -288,7 +288,7 @@ def test_published_figures_stand_with_their_protocol_alone():
     reader = Reader(text)
     same = reader.table("scores", "cuhk")["rows"]
     assert same[4] == ["Published by others, cuhk protocol"]
-    assert same[5] == ["GANSomebody 2020its own split", "30.23", "0.95", "0.1"]  # no digit is made up
+    assert same[5] == ["GANSomebody 2020its own split", "30.2345", "0.95", "0.1"]  # no digit is made up
     assert "GAN" not in str(reader.table("scores", "standard")["rows"])
     apart = [t["rows"] for t in reader.tables if t["caption"] == "Published figures, protocols as named"]
     assert [[row[1] for row in rows[1:]] for rows in apart] == [["rice"]]
@@ -406,8 +406,8 @@ def test_the_first_column_of_the_images_is_what_the_reader_came_for():
     """The scatter is drawn from it, against the cloudy image."""
     baselines = tuple(method for method in make_evaluation().methods if method.kind == "baseline")
     evaluation = make_evaluation(methods=baselines)
-    assert evaluation.best.name != "cloudy-image"
+    assert evaluation.subject.name != "cloudy-image"
     table = Reader(render_page(evaluation)).table("images", "standard")
     first = evaluation.images[0]
-    expected = evaluation.scores[evaluation.best.name, "standard"].values[first]["psnr"]
+    expected = evaluation.scores[evaluation.subject.name, "standard"].values[first]["psnr"]
     assert table["rows"][1][:2] == [first, show("psnr", expected)]

@@ -4,6 +4,7 @@ import dataclasses
 import json
 import math
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,9 +16,10 @@ import torch
 from PIL import Image
 from tests.evaluation.folders import opened, rice
 
-from emrdm import EMRDM
+from emrdm import EMRDM, load_preset
 from emrdm.config import SamplerConfig
-from emrdm.data import Batches
+from emrdm.data import Batches, Dataset, Numbers, find_layout, open_dataset
+from emrdm.data.clouds import STYLES
 from emrdm.errors import DataError, InputError
 from emrdm.evaluation import (
     BASELINES,
@@ -28,6 +30,7 @@ from emrdm.evaluation import (
     evaluate,
     write_report,
 )
+from emrdm.evaluation.results import picture_name
 from emrdm.files import locked
 from emrdm.metrics import PROTOCOLS, Scores
 
@@ -114,14 +117,14 @@ def test_perfect_predictions_are_perfect_and_slightly_wrong_ones_slightly_wrong(
     wrong = FolderPredictor(write_predictions(dataset, tmp_path / "wrong", change=1), dataset)
     found = evaluate(dataset, [wrong], STANDARD)
     assert found.scores["predictions", "standard"].mean("mae").value == pytest.approx(1 / 255)
-    assert found.best.kind == "predictions"
+    assert found.subject.kind == "predictions"
 
 
 def test_a_missing_prediction_stops_or_is_left_out_by_name(dataset, tmp_path):
     gone = dataset.names[1]
     folder = write_predictions(dataset, tmp_path / "p", skip=(gone,))
     predictor = FolderPredictor(folder, dataset)
-    with pytest.raises(DataError, match=rf"{gone}\.png .* does not exist: expected a prediction"):
+    with pytest.raises(DataError, match=rf"has no {gone} \(.*\): expected a prediction"):
         evaluate(dataset, [predictor], STANDARD)
     found = evaluate(dataset, [predictor], STANDARD, settings=Settings(on_error="skip"))
     assert gone not in found.scores["predictions", "standard"]
@@ -242,9 +245,7 @@ def test_pictures_and_report_are_written(dataset, tmp_path):
     assert [path.name for path in files] == ["report.html", "summary.md", "summary.json", "scores.csv"]
     pictures = {path.name for path in (folder / "pictures").iterdir()}
     assert pictures == {
-        f"{name}.{what}.webp"
-        for name in dataset.names
-        for what in ("cloudy", "target", "model", "cloudy-image", "dark-channel")
+        f"{name}.{what}.webp" for name in dataset.names for what in ("cloudy", "target", "model", "dark-channel")
     }
     page = (folder / "report.html").read_text("utf-8")
     assert "data:image/webp;base64," in page
@@ -283,5 +284,127 @@ def test_nothing_to_do_is_said(dataset):
         evaluate(dataset, [], STANDARD)
 
 
-def test_the_batches_of_a_test_are_not_empty(dataset):
-    assert sum(len(part.names) for turn in Batches(dataset, range(len(dataset))) for part in turn) == 4
+# ---------------------------------------------------------------- what scores depend on
+
+
+def test_changed_images_are_not_taken_for_the_old_ones(dataset, tmp_path):
+    folder, predictions = tmp_path / "report", write_predictions(dataset, tmp_path / "p", change=9)
+    settings = Settings(folder)
+    evaluate(dataset, [FolderPredictor(predictions, dataset)], STANDARD, settings=settings)
+    write_predictions(dataset, tmp_path / "right")
+    shutil.rmtree(predictions)
+    (tmp_path / "right").rename(predictions)
+    with pytest.raises(InputError, match="holds another evaluation"):
+        evaluate(dataset, [FolderPredictor(predictions, dataset)], STANDARD, settings=settings)
+    target = dataset.items[0].target
+    Image.open(target).transpose(Image.Transpose.ROTATE_180).save(target)
+    with pytest.raises(InputError, match="holds another evaluation"):
+        evaluate(dataset, baselines(dataset), STANDARD, settings=Settings(folder))
+
+
+def test_other_clouds_are_another_evaluation(tmp_path):
+    clear = rice(tmp_path / "rice") / "label"
+    folder = tmp_path / "report"
+    thin, thick = (
+        Dataset(find_layout("synthetic", style=STYLES[style]), clear, split="all") for style in ("thin", "thick")
+    )
+    evaluate(thin, baselines(thin), STANDARD, settings=Settings(folder))
+    with pytest.raises(InputError, match="holds another evaluation"):
+        evaluate(thick, baselines(thick), STANDARD, settings=Settings(folder))
+
+
+def two_bands(dataset):
+    """A model for blue and red, in this order, of other ranges."""
+    preset = load_preset("tiny").model
+    bands = (dataclasses.replace(preset.bands[2], low=-10, high=300), preset.bands[0])
+    return EMRDM(dataclasses.replace(preset, bands=bands))
+
+
+def test_all_methods_are_compared_in_the_bands_that_the_model_restores(dataset):
+    model = two_bands(dataset)
+    predictor = ModelPredictor(model, dataset, name="two", digest="d", sampler=model.config.sampler)
+    found = evaluate(dataset, [predictor, *baselines(dataset)], STANDARD)
+    sample = dataset[0]
+    expected = (sample.cloudy[0, [2, 0]] - sample.target[[2, 0]]).abs().mean().item() / 2
+    values = found.scores["cloudy-image", "standard"].values[sample.name]
+    assert values["mae"] == pytest.approx(expected, abs=1e-6)
+    assert "lpips" not in values  # two bands are no colours
+    assert any("in the bands that the model restores: blue, red" in note for note in found.notes)
+    assert found.published == ()
+
+
+def test_repairs_are_told_again_when_a_run_goes_on(tmp_path):
+    (tmp_path / "cloudy").mkdir()
+    (tmp_path / "clear").mkdir()
+    for kind, value in (("cloudy", 300), ("clear", 90)):
+        pixels = np.full((40, 40), value, np.uint16)
+        Image.fromarray(pixels).save(tmp_path / kind / "a.png")
+    dataset = open_dataset("pairs", tmp_path, split="all", numbers=Numbers(low=0, high=200))
+    for _ in range(2):
+        found = evaluate(dataset, baselines(dataset)[:1], STANDARD, settings=Settings(tmp_path / "report"))
+        assert "in the data: 1,600 values clipped to the range of their band" in found.notes
+
+
+def test_a_model_for_one_image_refuses_series_by_name(dataset):
+    predictor = tiny(dataset)
+    batch = next(iter(Batches(dataset, [0])))[0]
+    series = dataclasses.replace(batch, cloudy=batch.cloudy.repeat(1, 3, 1, 1, 1))
+    with pytest.raises(DataError, match="2 has 3 frames and the model takes one image"):
+        predictor.predict(series)
+
+
+def test_predictions_are_clipped_by_the_protocol_alone(tmp_path):
+    for kind in ("cloudy", "clear", "p"):
+        (tmp_path / kind).mkdir()
+        Image.fromarray(np.full((40, 40), 300 if kind == "p" else 100, np.uint16)).save(tmp_path / kind / "a.png")
+    dataset = open_dataset("pairs", tmp_path, split="all", numbers=Numbers(low=0, high=200))
+    found = evaluate(dataset, [FolderPredictor(tmp_path / "p", dataset)], [PROTOCOLS["sen12ms-cr"], *STANDARD])
+    assert found.scores["predictions", "sen12ms-cr"].mean("mae").value == pytest.approx(1.0)
+    assert found.scores["predictions", "standard"].mean("mae").value == pytest.approx(0.5)
+
+
+def test_eight_bit_predictions_of_deeper_data_are_refused(tmp_path):
+    for kind in ("cloudy", "clear", "p"):
+        (tmp_path / kind).mkdir()
+        dtype = np.uint8 if kind == "p" else np.uint16
+        Image.fromarray(np.full((40, 40), 100, dtype)).save(tmp_path / kind / "a.png")
+    dataset = open_dataset("pairs", tmp_path, split="all", numbers=Numbers(low=0, high=10000))
+    with pytest.raises(DataError, match=r"a\.png has 8 bits: expected numbers as in the data set, 0 to 10000"):
+        evaluate(dataset, [FolderPredictor(tmp_path / "p", dataset)], STANDARD)
+
+
+@pytest.mark.parametrize("content", ["somebody's notes\n", '{"a": 1}\n', "[]\n", '{"identity": 3}\n'])
+def test_a_file_that_is_not_ours_is_not_overwritten(dataset, tmp_path, content):
+    journal = tmp_path / "report" / "journal.jsonl"
+    journal.parent.mkdir()
+    journal.write_text(content)
+    with pytest.raises(InputError, match=r"journal\.jsonl is not a journal of this program"):
+        evaluate(dataset, baselines(dataset), STANDARD, settings=Settings(journal.parent))
+    assert journal.read_text() == content
+
+
+@pytest.mark.parametrize(
+    "line", ['{"identity": 3}', '{"image": "2", "method": "m", "scores": [], "repaired": {}}', "{}"]
+)
+def test_lines_that_make_no_sense_are_passed_over(dataset, tmp_path, line):
+    settings = Settings(tmp_path / "report")
+    whole = evaluate(dataset, baselines(dataset), STANDARD, settings=settings)
+    with (tmp_path / "report" / "journal.jsonl").open("a") as file:
+        file.write(line + "\n")
+    again = evaluate(dataset, baselines(dataset), STANDARD, settings=settings)
+    assert again.scores.keys() == whole.scores.keys()
+
+
+def test_the_subject_is_the_model_or_else_the_best_baseline(dataset):
+    found = evaluate(dataset, baselines(dataset), STANDARD)
+    assert found.subject.name == "dark-channel"
+    assert evaluate(dataset, [*baselines(dataset), tiny(dataset)], STANDARD).subject.name == "model"
+    assert evaluate(dataset, baselines(dataset)[:1], STANDARD).subject.name == "cloudy-image"
+
+
+def test_names_of_any_length_have_pictures_of_their_own():
+    long = "x" * 300
+    names = {picture_name(long + end, "model") for end in "abc"} | {picture_name("short", "model")}
+    assert len(names) == 4
+    assert "short.model.webp" in names
+    assert all(len(os.fsencode(name)) <= 200 for name in names)

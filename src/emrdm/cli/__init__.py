@@ -69,10 +69,19 @@ def _add_volume(parser: argparse.ArgumentParser, *, default: Any) -> None:
     volume.add_argument("-q", "--quiet", action="store_true", default=default, help="say only what was asked for")
 
 
+def _with_negative_ranges(arguments: Sequence[str]) -> list[str]:
+    """``--range -25:0`` as ``--range=-25:0``: argparse would take -25:0 for an option."""
+    words = list(arguments)
+    for i in range(len(words) - 1, 0, -1):
+        if words[i - 1] == "--range" and words[i][:1] == "-" and words[i][1:2].isdigit():
+            words[i - 1 : i + 1] = [f"--range={words[i]}"]
+    return words
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command line; the exit code."""
     parser = build_parser()
-    parsed, rest = parser.parse_known_args(arguments)
+    parsed, rest = parser.parse_known_args(_with_negative_ranges(sys.argv[1:] if arguments is None else arguments))
     if hasattr(parsed, "words") and not any(word.startswith("-") for word in rest):
         parsed.words += rest  # settings such as sampler.steps=8 may stand behind options
     elif rest:

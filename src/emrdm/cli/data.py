@@ -199,6 +199,7 @@ def _preview(arguments: argparse.Namespace) -> None:
         chosen = [dataset.names.index(name) for name in arguments.name]
     progress = Progress("drawing", unit="samples", silent=arguments.quiet)
     rows = []
+    progress(0, len(chosen))
     for done, index in enumerate(chosen, 1):
         sample = dataset.fetch(index)
         if isinstance(sample, Sample):

@@ -11,7 +11,7 @@ _QUIET = 15.0  # seconds between lines where nobody watches, such as in a log
 
 @final
 class Progress:
-    """Call it with the number of things done and their total."""
+    """Call it with the number of things done and their total, the first time before any work."""
 
     def __init__(self, what: str, *, unit: str, silent: bool = False, stream: TextIO | None = None) -> None:
         self.what, self.unit, self.silent = what, unit, silent
@@ -26,7 +26,9 @@ class Progress:
         if self.silent:
             return
         if self.skipped is None:
-            self.skipped = max(0, done - 1)  # what an earlier run had done says nothing about today's speed
+            self.skipped = done  # what an earlier run had done says nothing about today's speed
+            if done < total:
+                return
         now, terminal = time.monotonic(), self.stream.isatty()
         if now - self.shown < (0.1 if terminal else _QUIET) and done < total:
             return

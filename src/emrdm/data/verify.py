@@ -102,6 +102,8 @@ def _read_all(
             return str(error)
         return _size(decoded), _digest(decoded, item)
 
+    if progress:
+        progress(0, len(items))
     with ThreadPoolExecutor(workers) as pool:
         for done, (item, result) in enumerate(zip(items, pool.map(look, items), strict=True), 1):
             if progress:

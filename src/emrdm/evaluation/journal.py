@@ -25,50 +25,61 @@ class Journal:
     def __init__(self, folder: Path | None, identity: Mapping[str, Any], *, overwrite: bool = False) -> None:
         self.scores: dict[tuple[str, str], Scores] = {}
         self.path = None if folder is None else folder / _NAME
+        self.repaired: dict[str, Mapping[str, int]] = {}
         self._seen: set[tuple[str, str]] = set()
         identity = json.loads(json.dumps(identity))
         if self.path is None:
             return
-        if overwrite or not self.path.exists() or not self._read(identity):
+        if overwrite or not self.path.exists() or not self.path.stat().st_size:
             self.path.write_text(json.dumps({"identity": identity}) + "\n", "utf-8")
+        else:
+            self._read(identity)
 
     def done(self, image: str, method: str) -> bool:
         """Whether a method has been through with an image."""
         return (image, method) in self._seen
 
-    def add(self, images: Sequence[str], method: str, values: Mapping[str, Scores]) -> None:
-        """Keep a batch's scores, by protocol; none where the method does not apply. They are on disk on return."""
+    def add(
+        self, images: Sequence[str], method: str, values: Mapping[str, Scores], repaired: Sequence[Mapping[str, int]]
+    ) -> None:
+        """Keep a batch's scores, by protocol; none where the method does not apply. They are on disk on return.
+
+        ``repaired`` says of each image which values had to be changed when it was read.
+        """
         lines = []
-        for image in images:
-            entry = {protocol: scores.values[image] for protocol, scores in values.items()}
-            lines.append(json.dumps({"image": image, "method": method, "scores": entry}) + "\n")
-            self._keep(image, method, entry)
+        for image, changed in zip(images, repaired, strict=True):
+            scores = {protocol: found.values[image] for protocol, found in values.items()}
+            entry = {"image": image, "method": method, "scores": scores, "repaired": dict(changed)}
+            lines.append(json.dumps(entry) + "\n")
+            self._keep(entry)
         if self.path is not None:
             with self.path.open("a", encoding="utf-8") as file:
                 file.writelines(lines)
                 file.flush()
                 os.fsync(file.fileno())
 
-    def _keep(self, image: str, method: str, entry: Mapping[str, dict[str, float]]) -> None:
+    def _keep(self, entry: Mapping[str, Any]) -> None:
+        image, method = entry["image"], entry["method"]
         self._seen.add((image, method))
-        for protocol, values in entry.items():
+        self.repaired[image] = entry["repaired"]
+        for protocol, values in entry["scores"].items():
             self.scores.setdefault((method, protocol), Scores()).values.setdefault(image, values)
 
-    def _read(self, identity: Mapping[str, Any]) -> bool:
-        """Take over an earlier run's scores; False if there is nothing to take over."""
+    def _read(self, identity: Mapping[str, Any]) -> None:
+        """Take over an earlier run's scores."""
         assert self.path is not None
         text = self.path.read_text("utf-8", errors="replace")
         lines = text.splitlines()
-        entries = [entry for line in lines if (entry := _parse(line)) is not None]
-        if not entries or "identity" not in entries[0]:
-            return False
-        _refuse_other(self.path.parent, entries[0]["identity"], identity)
-        for entry in entries[1:]:
-            self._keep(entry["image"], entry["method"], entry["scores"])
-        if not text.endswith("\n") or len(entries) < len(lines):  # killed while writing: a torn line must not stay
+        first, *rest = [_parse(line) for line in lines]
+        if first is None or not isinstance(first.get("identity"), dict):
+            raise InputError(f"{self.path} is not a journal of this program: choose another folder, or add --overwrite")
+        _refuse_other(self.path.parent, first["identity"], identity)
+        entries = [entry for entry in rest if entry is not None and _is_entry(entry)]
+        for entry in entries:
+            self._keep(entry)
+        if not text.endswith("\n") or len(entries) < len(rest):  # killed while writing: a torn line must not stay
             with atomic_path(self.path) as temporary:
-                temporary.write_text("".join(json.dumps(entry) + "\n" for entry in entries), "utf-8")
-        return True
+                temporary.write_text("".join(json.dumps(entry) + "\n" for entry in (first, *entries)), "utf-8")
 
 
 def _parse(line: str) -> dict[str, Any] | None:
@@ -76,20 +87,24 @@ def _parse(line: str) -> dict[str, Any] | None:
         entry = json.loads(line)
     except ValueError:
         return None
-    return (
-        entry
-        if isinstance(entry, dict) and ("identity" in entry or {"image", "method", "scores"} <= set(entry))
-        else None
+    return entry if isinstance(entry, dict) else None
+
+
+def _is_entry(entry: Mapping[str, Any]) -> bool:
+    """Whether a line is whole."""
+    kinds = {"image": str, "method": str, "scores": dict, "repaired": dict}
+    return all(isinstance(entry.get(key), kind) for key, kind in kinds.items()) and all(
+        isinstance(values, dict) and all(isinstance(value, float | int) for value in values.values())
+        for values in entry["scores"].values()
     )
 
 
-def _refuse_other(folder: Path, old: Any, new: Mapping[str, Any]) -> None:
+def _refuse_other(folder: Path, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
     """Say what differs between the run in the folder and this one."""
     if old == new:
         return
-    was = old if isinstance(old, dict) else {}
-    key = next(key for key in [*new, *was] if was.get(key) != new.get(key))
+    key = next(key for key in [*new, *old] if old.get(key) != new.get(key))
     raise InputError(
-        f"{folder} holds another evaluation ({key}: {was.get(key)} there, {new.get(key)} now): "
+        f"{folder} holds another evaluation ({key}: {old.get(key)} there, {new.get(key)} now): "
         "choose another folder, or add --overwrite"
     )

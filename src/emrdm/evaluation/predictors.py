@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import replace
 from pathlib import Path
 from typing import final
 
@@ -13,14 +14,17 @@ from torch import Tensor
 from emrdm.config import SamplerConfig
 from emrdm.data import Batch, Dataset, Sample
 from emrdm.data.dataset import scale
+from emrdm.data.folders import read_frame
 from emrdm.data.layout import images_by_name, read_like, share
 from emrdm.data.matching import Matching
 from emrdm.errors import DataError, InputError
 from emrdm.evaluation.baselines import Baseline
 from emrdm.evaluation.results import Method
+from emrdm.files import fingerprint
 from emrdm.metrics import Data
 from emrdm.model import EMRDM
 from emrdm.noise import fold
+from emrdm.rasters import Raster, read
 from emrdm.strict import dump
 
 
@@ -63,6 +67,9 @@ class ModelPredictor(Predictor):
         """Restore the batch; an image comes out as it would alone."""
         cloudy, aux = self.matching.inputs(batch.cloudy, batch.aux)
         if not self.model.config.network.multi_temporal:
+            if cloudy.shape[1] > 1:
+                count = cloudy.shape[1]
+                raise DataError(f"{batch.names[0]} has {count} frames and the model takes one image: add --frames 1")
             cloudy, aux = cloudy[:, 0], None if aux is None else aux[:, 0]
         seeds = [fold(self.seed, int(share(name) * 2**52)) for name in batch.names]
         restored = self.model.restore(cloudy, aux, seed=seeds, sampler=self.sampler, scaled=True)
@@ -100,21 +107,34 @@ class FolderPredictor(Predictor):
     def _read(self, name: str, size: torch.Size) -> Tensor:
         found = sorted(self.files.keys() & self.names[name])
         if not found:
-            raise DataError(f"{self.folder / name}.png (or .webp, .jpg, .tif) does not exist: expected a prediction")
+            raise DataError(f"{self.folder} has no {name} (.png, .webp, .jpg or .tif): expected a prediction")
         path = self.files[found[0]]
-        raster = read_like(path, len(self.dataset.bands), size=(size[0], size[1]))
+        bands = self.dataset.bands
+        raster = self._with_infrared(path, size) or read_frame(path, bands, (size[0], size[1]), "")
         levels = self.dataset.layout.levels
-        if levels and levels > 255 and raster.pixels.dtype == np.uint8:
-            raise DataError(f"{path} has 8 bits: expected numbers up to {levels}, as in the data set")
+        if raster.pixels.dtype == np.uint8 and (levels is None or levels > 255):
+            expected = f"{bands[0].low:g} to {bands[0].high:g}"
+            raise DataError(f"{path} has 8 bits: expected numbers as in the data set, {expected}")
+        if raster.valid is not None:
+            raise DataError(f"{path} has {(~raster.valid).sum():,} pixels without data: expected an image")
         repaired: dict[str, int] = {}
-        image = scale(raster.pixels, self.dataset.bands, repaired)
+        image = scale(raster.pixels, [replace(band, clip=False) for band in bands], repaired)  # protocols clip, or not
         if repaired.get("nan"):
             raise DataError(f"{path} has {repaired['nan']} values that are NaN or infinite: expected numbers")
         return image
 
+    def _with_infrared(self, path: Path, size: torch.Size) -> Raster | None:
+        """A colour picture with near infrared in ``nir/`` beside it, as CUHK-CR has them; None if it is not that."""
+        partner = path.parent / "nir" / path.name
+        if [band.name for band in self.dataset.bands] != ["red", "green", "blue", "nir"] or not partner.is_file():
+            return None
+        colour = read_like(path, 3, size=(size[0], size[1]))
+        infrared = read_like(partner, len(read(partner).pixels), size=(size[0], size[1]))
+        return Raster(np.concatenate((colour.pixels, infrared.pixels[:1])), colour.valid, ("",) * 4)
+
     def identity(self) -> dict[str, object]:
-        """The folder."""
-        return {"predictions": str(self.folder.absolute())}
+        """The folder and what is in it."""
+        return {"predictions": str(self.folder.absolute()), "files": fingerprint(self.files.values())}
 
 
 @final
@@ -122,16 +142,16 @@ class BaselinePredictor(Predictor):
     """A simple method."""
 
     def __init__(self, baseline: Baseline, data: Data) -> None:
-        self.baseline, self.data = baseline, data
+        self.baseline, self.data, self.colours = baseline, data, data.rgb
         self.method = Method(baseline.name, baseline.title, "baseline")
 
     def predict(self, batch: Batch) -> Tensor:
         """Its answer."""
-        return self.baseline.predict(batch, self.data.rgb)
+        return self.baseline.predict(batch, self.colours)
 
     def applies(self, batch: Batch) -> bool:
         """Some need one frame, others several, or masks."""
-        return self.baseline.applies(batch, self.data.rgb)
+        return self.baseline.applies(batch, self.colours)
 
     def identity(self) -> dict[str, object]:
         """Nothing but its name."""

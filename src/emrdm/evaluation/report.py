@@ -23,6 +23,6 @@ def write_report(evaluation: Evaluation, folder: Path) -> list[Path]:
     written = []
     for name, content in contents.items():
         with atomic_path(folder / name) as temporary:
-            temporary.write_text(content, "utf-8")
+            temporary.write_bytes(content.encode("utf-8", "backslashreplace"))  # names of files may not be text
         written.append(folder / name)
     return written

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
+import math
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, final
 
 from emrdm.metrics import Scores
+
+CLOUDY_IMAGE = "cloudy-image"  # the baseline that returns its input
 
 
 @final
@@ -65,8 +70,26 @@ class Evaluation:
         """Names of the images that were scored."""
         return list(dict.fromkeys(name for scores in self.scores.values() for name in scores.values))
 
+    def of(self, method: str, protocol: str) -> Scores:
+        """The scores of a method by a protocol; none where it was not scored."""
+        return self.scores.get((method, protocol), Scores())
+
     @property
-    def best(self) -> Method:
-        """The method that a reader came for: the model, else the predictions, else a baseline that does something."""
-        order = ("model", "predictions", "baseline")
-        return min(self.methods, key=lambda method: (order.index(method.kind), method.name == "cloudy-image"))
+    def subject(self) -> Method:
+        """The method that a reader came for: the model, else the predictions, else the best of the baselines."""
+        for kind in ("model", "predictions"):
+            for method in self.methods:
+                if method.kind == kind:
+                    return method
+        doing = [method for method in self.methods if method.name != CLOUDY_IMAGE] or list(self.methods)
+        means = {method.name: self.of(method.name, self.protocols[0]).mean("psnr").value for method in doing}
+        return max(doing, key=lambda method: -math.inf if math.isnan(means[method.name]) else means[method.name])
+
+
+def picture_name(image: str, what: str) -> str:
+    """Name of the file with an image's picture; a long one is cut and told apart by a digest."""
+    name = f"{image}.{what}.webp"
+    encoded = os.fsencode(name)
+    if len(encoded) <= 200:
+        return name
+    return f"{encoded[:120].decode('utf-8', 'ignore')}-{hashlib.sha256(encoded).hexdigest()[:16]}.{what}.webp"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
@@ -16,14 +17,14 @@ from torch import Tensor
 import emrdm
 from emrdm.data import CLEAR, NODATA, UNKNOWN, Batch, Batches, Dataset, Failure, Sample
 from emrdm.data.dataset import summary_of_repairs
-from emrdm.data.layout import brief
+from emrdm.data.layout import brief, many
 from emrdm.data.preview import display_limits, visible
 from emrdm.errors import DataError, EmrdmError, InputError
 from emrdm.evaluation.journal import Journal
 from emrdm.evaluation.predictors import Predictor
 from emrdm.evaluation.published import published_figures
-from emrdm.evaluation.results import Evaluation
-from emrdm.files import locked
+from emrdm.evaluation.results import CLOUDY_IMAGE, Evaluation, picture_name
+from emrdm.files import fingerprint, locked
 from emrdm.metrics import Protocol, Scores
 
 PICTURES = "pictures"
@@ -101,7 +102,8 @@ class _Run:
         self.dataset, self.predictors, self.protocols = dataset, predictors, tuple(protocols)
         self.settings, self.journal = settings, journal
         self.failures: list[Failure] = []
-        self.repaired: Counter[str] = Counter()
+        self.places = next((predictor.places for predictor in predictors if predictor.places is not None), None)
+        self.data = next((predictor.data for predictor in predictors if predictor.places is not None), dataset.data)
 
     def over(
         self, order: Sequence[int], facts: Mapping[str, str], progress: Callable[[int, int], None] | None
@@ -113,7 +115,7 @@ class _Run:
         }
         left = [i for i in order if i not in finished]
         done = len(finished)
-        if progress and done:
+        if progress:
             progress(done, len(order))
         for turn in Batches(self.dataset, left, batch_size=self.settings.batch_size, workers=self.settings.workers):
             for part in turn:
@@ -134,26 +136,23 @@ class _Run:
             for name in batch.names:
                 self._fail(Failure(name, f"{name} has no clear image: it cannot be scored"))
             return len(batch.names)
-        for reasons in batch.repaired:
-            self.repaired.update(reasons)
         batch = _to(batch, self.settings.device)
         assert batch.target is not None
-        if self.settings.folder is not None and self.settings.pictures:
-            self._draw(batch, "cloudy", batch.cloudy[:, 0])
-            self._draw(batch, "target", batch.target)
+        self._draw(batch, "cloudy", batch.cloudy[:, 0])
+        self._draw(batch, "target", batch.target)
         regions = _regions(batch)
         for predictor in self.predictors:
             if all(self.journal.done(name, predictor.method.name) for name in batch.names):
                 continue
             if not predictor.applies(batch):
-                self.journal.add(batch.names, predictor.method.name, {})
+                self.journal.add(batch.names, predictor.method.name, {}, batch.repaired)
                 continue
             try:
                 prediction = predictor.predict(batch)
             except DataError as error:
                 if len(batch.names) > 1:  # find out which of them it was
                     return sum(self._score(single) for single in _singles(batch))
-                self._fail(Failure(batch.names[0], str(error)))
+                self._fail(Failure(batch.names[0], f"{predictor.method.title}: {error}"))
                 continue
             self._keep(predictor, batch, prediction, regions)
         return len(batch.names)
@@ -162,21 +161,25 @@ class _Run:
         assert batch.target is not None
         if not bool(torch.isfinite(prediction).all()):
             raise EmrdmError(f"{predictor.method.title} gave NaN or infinite values for {brief(batch.names)}")
-        target = batch.target if predictor.places is None else batch.target[:, predictor.places]
+        if predictor.method.name != CLOUDY_IMAGE:  # that one has been drawn as the cloudy image
+            self._draw(batch, predictor.method.name, _filled(batch.target, prediction, predictor.places))
+        target = batch.target
+        if self.places is not None:  # all methods are compared in the bands that the model restores
+            target = target[:, self.places]
+            prediction = prediction if predictor.places is not None else prediction[:, self.places]
         scores = {}
         for protocol in self.protocols:
             scores[protocol.name] = Scores()
-            found = protocol(prediction, target, data=predictor.data, valid=batch.valid, regions=regions)
+            found = protocol(prediction, target, data=self.data, valid=batch.valid, regions=regions)
             scores[protocol.name].add(batch.names, found)
-        if self.settings.folder is not None and self.settings.pictures:
-            full = prediction if predictor.places is None else _filled(batch.target, prediction, predictor.places)
-            self._draw(batch, predictor.method.name, full)
-        self.journal.add(batch.names, predictor.method.name, scores)
+        self.journal.add(batch.names, predictor.method.name, scores, batch.repaired)
 
     def _draw(self, batch: Batch, what: str, images: Tensor) -> None:
+        """Keep pictures, if any are to be kept."""
+        if self.settings.folder is None or not self.settings.pictures:
+            return
         from emrdm import pictures
 
-        assert self.settings.folder is not None
         assert batch.target is not None
         folder = self.settings.folder / PICTURES
         folder.mkdir(exist_ok=True)
@@ -185,8 +188,8 @@ class _Run:
             like = Sample(name, batch.cloudy[i].cpu(), batch.target[i].cpu(), valid=valid)
             limits = display_limits(like, self.dataset.bands)
             pixels = pictures.colour(images[i].cpu().numpy(), visible(self.dataset.bands), limits)
-            image = pictures.shrunk(pixels, _LARGEST_PICTURE) if max(pixels.shape) > _LARGEST_PICTURE else None
-            pictures.save(image or pictures.shrunk(pixels, max(pixels.shape[:2])), folder / f"{name}.{what}.webp")
+            side = min(_LARGEST_PICTURE, max(pixels.shape[:2]))
+            pictures.save(pictures.shrunk(pixels, side), folder / picture_name(name, what))
 
     def _result(self, facts: Mapping[str, str]) -> Evaluation:
         dataset, scored = self.dataset, {method for method, _ in self.journal.scores}
@@ -195,15 +198,21 @@ class _Run:
             raise DataError(
                 f"no image could be scored: {self.failures[0].reason}" if self.failures else "no method applies"
             )
-        notes = list(dataset.notes) if dataset.rule == "paper" or dataset.problems else []
+        notes = list(dataset.notes)
+        if self.places is not None and len(self.places) < len(dataset.bands):
+            names = ", ".join(dataset.bands[place].name for place in self.places)
+            notes.append(f"all methods are scored in the bands that the model restores: {names}")
         if dataset.problems:
-            notes.append(f"{len(dataset.problems)} samples left out: {brief(dataset.problems, 3)}")
+            notes.append(f"{many(len(dataset.problems), 'sample')} left out: {brief(dataset.problems, 3)}")
         if self.failures:
             reasons = brief((failure.reason for failure in self.failures), 3)
-            notes.append(f"{len(self.failures)} images could not be scored and are left out: {reasons}")
-        repairs = summary_of_repairs(self.repaired)
-        if repairs:
-            notes.append(f"in the data: {repairs}")
+            notes.append(f"{many(len(self.failures), 'time')} an image could not be scored: {reasons}")
+        repaired: Counter[str] = Counter()
+        for changed in self.journal.repaired.values():
+            repaired.update(changed)
+        if repaired:
+            notes.append(f"in the data: {summary_of_repairs(repaired)}")
+        whole = self.places is None or self.places == list(range(len(dataset.bands)))
         return Evaluation(
             dataset=dataset.layout.name,
             title=_title(dataset),
@@ -214,7 +223,7 @@ class _Run:
             scores=dict(self.journal.scores),
             facts={**facts, "emrdm": emrdm.__version__},
             notes=tuple(notes),
-            published=published_figures(dataset.layout.name),
+            published=published_figures(dataset.layout.name) if whole else (),
         )
 
 
@@ -232,11 +241,13 @@ def _identity(
         "emrdm": emrdm.__version__,
         "dataset": dataset.layout.name,
         "root": str(dataset.root.absolute()),
+        "layout": hashlib.sha256(repr(dataset.layout).encode()).hexdigest()[:16],
+        "files": fingerprint(path for item in dataset.items for path in item.files),
         "split": dataset.split,
         "rule": dataset.rule,
         "frames": dataset.frames,
         "bands": [[band.name, band.low, band.high] for band in dataset.bands],
-        "images": f"{len(names)}, {hashlib.sha256(chr(0).join(names).encode()).hexdigest()[:16]}",
+        "images": f"{len(names)}, {hashlib.sha256(os.fsencode(chr(10).join(names))).hexdigest()[:16]}",
         "protocols": [protocol.name for protocol in protocols],
         "methods": {predictor.method.name: predictor.identity() for predictor in predictors},
     }
@@ -251,8 +262,10 @@ def _regions(batch: Batch) -> dict[str, Tensor]:
     return {"cloudy": known & ~seen, "clear": seen}
 
 
-def _filled(like: Tensor, prediction: Tensor, places: Sequence[int]) -> Tensor:
+def _filled(like: Tensor, prediction: Tensor, places: Sequence[int] | None) -> Tensor:
     """A prediction of some bands as an image of all, so that it can be drawn."""
+    if places is None:
+        return prediction
     image = torch.full_like(like, -1.0)
     image[:, list(places)] = prediction
     return image
@@ -273,6 +286,6 @@ def _singles(batch: Batch) -> list[Batch]:
             for key in ("cloudy", "target", "aux", "classes", "valid")
             if (x := getattr(batch, key)) is not None
         }
-        # what was repaired has been counted with the whole batch
-        parts.append(replace(batch, names=(name,), dates=batch.dates[i : i + 1], repaired=({},), **images))
+        alone = {"names": (name,), "dates": batch.dates[i : i + 1], "repaired": batch.repaired[i : i + 1]}
+        parts.append(replace(batch, **alone, **images))  # type: ignore[arg-type]
     return parts

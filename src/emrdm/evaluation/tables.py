@@ -60,7 +60,7 @@ def as_csv(evaluation: Evaluation) -> str:
     writer.writerow(["image", "method", "protocol", *metrics])
     for method in evaluation.methods:
         for protocol in evaluation.protocols:
-            for image, values in _scores(evaluation, method.name, protocol).values.items():
+            for image, values in evaluation.of(method.name, protocol).values.items():
                 row = [repr(values[metric]) if metric in values else "" for metric in metrics]
                 writer.writerow([_harmless(image), method.name, protocol, *row])
     return buffer.getvalue()
@@ -82,8 +82,7 @@ def as_json(evaluation: Evaluation) -> str:
                     "title": method.title,
                     "kind": method.kind,
                     "protocols": {
-                        protocol: _summary(_scores(evaluation, method.name, protocol))
-                        for protocol in evaluation.protocols
+                        protocol: _summary(evaluation.of(method.name, protocol)) for protocol in evaluation.protocols
                     },
                 }
                 for method in evaluation.methods
@@ -109,10 +108,6 @@ def _headline(evaluation: Evaluation) -> str:
     return f"{evaluation.title}: {evaluation.split}{rule}, {many(len(evaluation.images), 'image')}"
 
 
-def _scores(evaluation: Evaluation, method: str, protocol: str) -> Scores:
-    return evaluation.scores.get((method, protocol), Scores())
-
-
 def _summary(scores: Scores) -> dict[str, Any]:
     def number(value: float) -> float | str | None:
         return None if math.isnan(value) else value if math.isfinite(value) else str(value)
@@ -129,7 +124,7 @@ def _summary(scores: Scores) -> dict[str, Any]:
 
 def _regions(evaluation: Evaluation, protocol: str) -> list[str]:
     """All pixels (an empty name), then the regions that any method was scored on."""
-    metrics = [m for method in evaluation.methods for m in _scores(evaluation, method.name, protocol).metrics]
+    metrics = [m for method in evaluation.methods for m in evaluation.of(method.name, protocol).metrics]
     return list(dict.fromkeys(["", *(metric.partition("/")[2] for metric in metrics)]))
 
 
@@ -139,11 +134,15 @@ def _rows(evaluation: Evaluation, protocol: str, region: str) -> list[list[str]]
     metrics = [m for m in PROTOCOLS[protocol].metrics if METRICS[m].better]
     ours = []
     for method in evaluation.methods:
-        scores = _scores(evaluation, method.name, protocol)
+        scores = evaluation.of(method.name, protocol)
         cells = [show(m, scores.mean(m + suffix).value) for m in metrics]
-        ours.append([method.title, *cells, "" if method.kind == "baseline" else method.kind])
-    theirs = [_published_row(p, metrics) for p in evaluation.published if p.protocol == protocol and not region]
-    heading = ["", *(METRICS[m].label + _ARROWS[METRICS[m].better] for m in metrics), "source"]
+        ours.append([method.title, *cells, str(len(scores)), "" if method.kind == "baseline" else method.kind])
+    if len({row[-2] for row in ours}) == 1:  # all methods have all images: no need to say so
+        ours = [[*row[:-2], "", row[-1]] for row in ours]
+    theirs = [
+        _published_row(p, [*metrics, "images"]) for p in evaluation.published if p.protocol == protocol and not region
+    ]
+    heading = ["", *(METRICS[m].label + _ARROWS[METRICS[m].better] for m in metrics), "images", "source"]
     rows = [heading, *ours, *theirs]
     used = [j for j in range(len(heading)) if j == 0 or any(row[j] not in ("", "-") for row in rows[1:])]
     return [[row[j] for j in used] for row in rows]
@@ -178,7 +177,7 @@ def _counted(evaluation: Evaluation) -> list[str]:
     lines = []
     for method in evaluation.methods:
         for protocol in evaluation.protocols:
-            scores = _scores(evaluation, method.name, protocol)
+            scores = evaluation.of(method.name, protocol)
             for metric in PROTOCOLS[protocol].metrics:
                 where = f"protocol {protocol}, {method.title}"
                 label = METRICS[metric].label

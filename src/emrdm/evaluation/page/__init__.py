@@ -81,7 +81,7 @@ def _header(evaluation: Evaluation, protocol: Protocol, sections: Iterable[str])
 
 
 def _headline(evaluation: Evaluation, protocol: Protocol) -> Html:
-    best, baseline = evaluation.best, cloudy_baseline(evaluation)
+    best, baseline = evaluation.subject, cloudy_baseline(evaluation)
     new = mean_of(evaluation, best, protocol, "psnr")
     texts = (best.title, f"{number('psnr', new)} dB", number("ssim", mean_of(evaluation, best, protocol, "ssim")))
     name, psnr, ssim = (tag("strong", text) for text in texts)
@@ -99,7 +99,7 @@ def _tiles(evaluation: Evaluation, protocol: Protocol) -> Html:
     """The figures that a reader looks for, large."""
     baseline, tiles = cloudy_baseline(evaluation), []
     for metric in ("psnr", "ssim"):
-        value, below = mean_of(evaluation, evaluation.best, protocol, metric), ""
+        value, below = mean_of(evaluation, evaluation.subject, protocol, metric), ""
         if baseline is not None:
             change = value - mean_of(evaluation, baseline, protocol, metric)
             below = "" if math.isnan(change) else f"{difference(metric, change)} over the cloudy images"
@@ -127,7 +127,7 @@ def _charts(evaluation: Evaluation, protocol: Protocol) -> Html:
     if changes:
         better, worse = sum(change > 0 for change in changes), sum(change < 0 for change in changes)
         title = f"{better:,} better, {worse:,} worse, {len(changes) - better - worse:,} the same"
-        charts["scatter"] = (title, f"PSNR of each image before and after {evaluation.best.title}")
+        charts["scatter"] = (title, f"PSNR of each image before and after {evaluation.subject.title}")
     figures = []
     for kind, (title, text) in charts.items():
         caption = tag("figcaption", tag("b", title), " ", f"{text}; ", named(protocol), ".")

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from emrdm.evaluation.page.markup import Html, count, heads, join, metric_label, named, number, tag
-from emrdm.evaluation.page.scores import CLOUDY, methods_in_order, scores_of
-from emrdm.evaluation.results import Evaluation
+from emrdm.evaluation.page.scores import methods_in_order
+from emrdm.evaluation.results import CLOUDY_IMAGE, Evaluation, picture_name
 from emrdm.metrics import Protocol
 
 _ROOM = 5_500_000  # characters that pictures may take
@@ -18,8 +18,8 @@ _Pictures = dict[tuple[str, str], str]  # by image and what it shows
 
 def picture_gallery(evaluation: Evaluation, protocol: Protocol, folder: Path, most: int) -> Html:
     """The best, typical and worst images, each as pictures side by side; page.js lays them over each other."""
-    best = evaluation.best
-    psnr = {image: row.get("psnr", math.nan) for image, row in scores_of(evaluation, best, protocol).values.items()}
+    best = evaluation.subject
+    psnr = {image: row.get("psnr", math.nan) for image, row in evaluation.of(best.name, protocol.name).values.items()}
     seen = [image for image, value in psnr.items() if not math.isnan(value) and _picture(folder, image, best.name)]
     groups = _choose(sorted(seen, key=lambda image: psnr[image], reverse=True), max(0, most))
     titles = {"cloudy": "Cloudy", best.name: best.title, "target": "Target"}
@@ -47,7 +47,7 @@ def _choose(ranked: Sequence[str], most: int) -> dict[str, Sequence[str]]:
 def _picture(folder: Path, image: str, what: str) -> Path | None:
     """A picture's file, unless it is missing or its name leads out of the folder."""
     try:
-        path = (folder / f"{image}.{what}.webp").resolve()
+        path = (folder / picture_name(image, what)).resolve()
         return path if path.is_relative_to(folder.resolve()) and path.is_file() else None
     except (OSError, ValueError):  # names that no file can have
         return None
@@ -60,7 +60,7 @@ def _read_pictures(folder: Path, images: Iterable[str], whats: Iterable[str]) ->
         path = _picture(folder, image, what)
         data = path.read_bytes() if path else b""
         text = "data:image/webp;base64," + base64.b64encode(data).decode("ascii")
-        known = what == CLOUDY and text == found.get((image, "cloudy"))
+        known = what == CLOUDY_IMAGE and text == found.get((image, "cloudy"))
         if data[:4] == b"RIFF" and data[8:12] == b"WEBP" and not known:
             found[image, what] = text if len(text) <= room else ""
             room -= len(found[image, what])
@@ -77,10 +77,10 @@ def _case(evaluation: Evaluation, protocol: Protocol, image: str, titles: Mappin
             frames.append(tag("figure", picture, tag("figcaption", title), data_what=what))
     metrics, rows = protocol.metrics[:2], []
     for method in methods_in_order(evaluation):
-        row = scores_of(evaluation, method, protocol).values.get(image, {})
+        row = evaluation.of(method.name, protocol.name).values.get(image, {})
         cells = (tag("td", number(metric, row.get(metric, math.nan))) for metric in metrics)
-        ours = "ours" if method == evaluation.best else None
+        ours = "ours" if method == evaluation.subject else None
         rows.append(tag("tr", tag("th", method.title, scope="row"), *cells, class_=ours))
     head = tag("thead", heads(named(protocol), *map(metric_label, metrics)))
-    frame = tag("div", *frames, class_="frames", data_best=evaluation.best.name)
+    frame = tag("div", *frames, class_="frames", data_best=evaluation.subject.name)
     return tag("article", frame, tag("h4", image), tag("table", head, tag("tbody", *rows)), class_="case card")

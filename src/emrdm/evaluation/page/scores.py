@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterable, Sequence
 
 from emrdm.evaluation.page.markup import (
+    NONE,
     Html,
     bullets,
     count,
@@ -19,39 +20,33 @@ from emrdm.evaluation.page.markup import (
     number,
     tag,
 )
-from emrdm.evaluation.results import Evaluation, Method, Published
-from emrdm.metrics import METRICS, Mean, Protocol, Scores
+from emrdm.evaluation.results import CLOUDY_IMAGE, Evaluation, Method, Published
+from emrdm.metrics import METRICS, Mean, Protocol
 from emrdm.metrics.protocols import describe
 
-CLOUDY = "cloudy-image"  # the baseline that returns its input
 STATIC_ROWS = 500  # rows of a longer table are written as JSON and made when they are looked at
 _COLOURS = 6
 
 
-def scores_of(evaluation: Evaluation, method: Method, protocol: Protocol) -> Scores:
-    """The scores of a method by a protocol; none where it was not scored."""
-    return evaluation.scores.get((method.name, protocol.name), Scores())
-
-
 def mean_of(evaluation: Evaluation, method: Method, protocol: Protocol, metric: str) -> float:
     """A mean."""
-    return scores_of(evaluation, method, protocol).mean(metric).value
+    return evaluation.of(method.name, protocol.name).mean(metric).value
 
 
 def methods_in_order(evaluation: Evaluation) -> list[Method]:
     """What the reader came for first (page.js draws that column against the cloudy image's), then by kind."""
     order = ("model", "predictions", "baseline")
-    return sorted(evaluation.methods, key=lambda method: (method != evaluation.best, order.index(method.kind)))
+    return sorted(evaluation.methods, key=lambda method: (method != evaluation.subject, order.index(method.kind)))
 
 
 def cloudy_baseline(evaluation: Evaluation) -> Method | None:
     """The cloudy image as it is, if it was scored beside what the reader came for."""
-    return next((m for m in evaluation.methods if m.name == CLOUDY and m != evaluation.best), None)
+    return next((m for m in evaluation.methods if m.name == CLOUDY_IMAGE and m != evaluation.subject), None)
 
 
 def colour_of(evaluation: Evaluation, method: Method) -> str:
     """The CSS class of a method's colour; clouds are gray."""
-    names = [m.name for m in methods_in_order(evaluation) if m.name != CLOUDY]
+    names = [m.name for m in methods_in_order(evaluation) if m.name != CLOUDY_IMAGE]
     return f"colour{names.index(method.name) % _COLOURS}" if method.name in names else "gray"
 
 
@@ -60,7 +55,7 @@ def gains(evaluation: Evaluation, protocol: Protocol) -> dict[str, float]:
     baseline = cloudy_baseline(evaluation)
     if baseline is None:
         return {}
-    before, after = (scores_of(evaluation, method, protocol).values for method in (baseline, evaluation.best))
+    before, after = (evaluation.of(method.name, protocol.name).values for method in (baseline, evaluation.subject))
     pairs = {i: (after[i].get("psnr", math.nan), before[i].get("psnr", math.nan)) for i in after if i in before}
     changes = {i: 0.0 if new == old else new - old for i, (new, old) in pairs.items()}  # inf - inf is NaN
     return {image: change for image, change in changes.items() if not math.isnan(change)}
@@ -80,7 +75,7 @@ def protocol_card(evaluation: Evaluation, protocol: Protocol) -> Html:
 
 def _present(evaluation: Evaluation, protocol: Protocol) -> list[str]:
     """Every metric that some method has, with its region."""
-    found = (metric for method in evaluation.methods for metric in scores_of(evaluation, method, protocol).metrics)
+    found = (metric for method in evaluation.methods for metric in evaluation.of(method.name, protocol.name).metrics)
     return list(dict.fromkeys(found))
 
 
@@ -96,7 +91,9 @@ def _means(evaluation: Evaluation, protocol: Protocol) -> Html:
         group = tag("tr", tag("th", title, scope="rowgroup", colspan=len(metrics) + 1), class_="group")
         bodies.append(tag("tbody", group, *(_published_row(row, metrics) for row in same), class_="published"))
     caption = ("Means by the ", named(protocol), "; arrows point to the better end, the best of ours is bold")
-    totals = ((m.title, scores_of(evaluation, m, protocol).total("zero_pixels")) for m in methods_in_order(evaluation))
+    totals = (
+        (m.title, evaluation.of(m.name, protocol.name).total("zero_pixels")) for m in methods_in_order(evaluation)
+    )
     zeros = ", ".join(f"{title} {number('zero_pixels', total)}" for title, total in totals if total)
     counted = tag("p", f"Pixels without a spectral angle: {zeros}.", class_="quiet") if zeros else ""
     return join(make_table(caption, [heads("Method", *map(metric_label, metrics))], *bodies), notes, counted)
@@ -119,7 +116,7 @@ def _regions(evaluation: Evaluation, protocol: Protocol) -> Html:
 
 def _method_rows(evaluation: Evaluation, protocol: Protocol, metrics: Sequence[str]) -> tuple[Html, Html]:
     """A row for each of our methods, and remarks on their cells."""
-    means = {method: scores_of(evaluation, method, protocol).means() for method in methods_in_order(evaluation)}
+    means = {method: evaluation.of(method.name, protocol.name).means() for method in methods_in_order(evaluation)}
     best = {metric: _best(metric, [row[metric].value for row in means.values() if metric in row]) for metric in metrics}
     remarks, rows, images = dict[str, int](), [], len(evaluation.images)
     for method, row in means.items():
@@ -130,7 +127,7 @@ def _method_rows(evaluation: Evaluation, protocol: Protocol, metrics: Sequence[s
             text, remark = number(metric, mean.value), _remark(mean, images)
             mark = tag("sup", str(remarks.setdefault(remark, len(remarks) + 1))) if remark else ""
             cells.append(tag("td", tag("b", text) if text == best[metric] else text, mark))
-        rows.append(tag("tr", *cells, class_="ours" if method == evaluation.best else None))
+        rows.append(tag("tr", *cells, class_="ours" if method == evaluation.subject else None))
     return tag("tbody", *rows), bullets(remarks, "ol") if remarks else Html()
 
 
@@ -153,15 +150,13 @@ def _remark(mean: Mean, images: int) -> str:
 
 def _published_row(row: Published, metrics: Iterable[str], *extra: str) -> Html:
     remarks = (tag("small", text) for text in (row.source, row.note) if text)
-    cells = (tag("td", _quoted(metric, row.scores.get(metric, math.nan))) for metric in metrics)
+    cells = (tag("td", _quoted(row.scores.get(metric, math.nan))) for metric in metrics)
     return tag("tr", tag("th", row.method, *remarks, scope="row"), *extra, *cells)
 
 
-def _quoted(metric: str, value: float) -> str:
-    """Somebody's figure, with no more digits than they gave."""
-    exact = str(float(value))
-    text = number(metric, value) if metric in METRICS else exact
-    return exact if math.isfinite(value) and len(exact) < len(text) else text
+def _quoted(value: float) -> str:
+    """A figure of others with the digits that they gave."""
+    return NONE if math.isnan(value) else f"{value:g}"
 
 
 def incomparable(evaluation: Evaluation) -> Html:
@@ -186,8 +181,8 @@ def image_table(evaluation: Evaluation, protocol: Protocol) -> Html:
         _present(evaluation, protocol),
     )
     others = [m for m in protocol.metrics if m in present and METRICS[m].better and m != "psnr"]
-    columns = [*((method, "psnr") for method in methods), *((evaluation.best, metric) for metric in others)]
-    values = {method.name: scores_of(evaluation, method, protocol).values for method in methods}
+    columns = [*((method, "psnr") for method in methods), *((evaluation.subject, metric) for metric in others)]
+    values = {method.name: evaluation.of(method.name, protocol.name).values for method in methods}
     heads, at = [tag("th", "Image", scope="col")], len(methods) + 1
     for method, metric in columns:
         colour = colour_of(evaluation, method) if metric == "psnr" else None  # page.js draws the columns that have one
