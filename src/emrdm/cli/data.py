@@ -104,7 +104,7 @@ def _describe(layout: object) -> str:
         ("beside them", ", ".join(band.name for band in layout.aux)),
         ("frames", str(layout.frames) if layout.frames > 1 else ""),
         ("protocols", ", ".join(layout.protocols)),
-        ("rules", " (default), ".join(layout.rules)),
+        ("rules", ", ".join(f"{rule} (default)" if i == 0 else rule for i, rule in enumerate(layout.rules))),
         ("complete", ", ".join(f"{split} {count:,}" for split, count in layout.expected.items())),
         ("from", layout.homepage),
     ]
