@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from emrdm.files import _remove_leftovers, atomic_path
+from emrdm.files import atomic_path
 
 
 def test_a_file_appears_when_the_block_ends_well(tmp_path):
@@ -46,7 +46,6 @@ def test_what_a_killed_process_left_is_removed_and_what_a_running_one_writes_is_
         foreign = tmp_path / ours.replace(".partial", ".other")
         stale.touch()
         foreign.touch()
-        _remove_leftovers.cache_clear()  # another process comes
         with atomic_path(path) as second:
             assert temporary.exists()
             assert not stale.exists()

@@ -8,7 +8,6 @@ import platform
 import secrets
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from functools import cache
 from pathlib import Path
 
 from emrdm.errors import InputError
@@ -45,19 +44,21 @@ def fingerprint(paths: Iterable[Path]) -> str:
 
 
 @contextmanager
-def atomic_path(path: Path) -> Iterator[Path]:
+def atomic_path(path: Path, *, sweep: bool = True) -> Iterator[Path]:
     """Give a temporary path beside ``path``; move it into place when the block ends well, remove it otherwise.
 
     The data is flushed to disk before the move and the folder after it, so a crash at any point leaves either the
     old file or the new one, never a part of it. What a killed process left beside it is removed by the next one.
-    Callers that can should read the temporary file back before leaving.
+    Callers that can should read the temporary file back before leaving. Who writes thousands of files into one folder
+    calls :func:`remove_leftovers` once and turns ``sweep`` off: it lists the folder every time.
     """
     path = Path(os.path.realpath(path))  # a link stays a link, to the new content
     if os.path.isdir(path):  # noqa: PTH112 - never raises, as Path.is_dir does for a name that is too long
         raise InputError(f"{path} is a folder: expected the name of a file to write")
     temporary = path.parent / f".{path.name[:100]}.{_this_host()}-{os.getpid()}-{secrets.token_hex(4)}.partial"
     try:
-        _remove_leftovers(path.parent)
+        if sweep:
+            remove_leftovers(path.parent)
         mode = path.stat().st_mode & 0o777 if path.exists() else None
         os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
         mode = mode or temporary.stat().st_mode & 0o777
@@ -99,9 +100,8 @@ def _this_host() -> str:
     return "".join(c for c in platform.node() if c.isalnum())[:40] or "host"
 
 
-@cache
-def _remove_leftovers(folder: Path) -> None:
-    """Remove temporary files whose process, on this host, is gone; once a folder and process, as it may be large."""
+def remove_leftovers(folder: Path) -> None:
+    """Remove temporary files of :func:`atomic_path` whose process, on this host, is gone."""
     middle = f".{_this_host()}-"
     for entry in folder.iterdir():
         if entry.name.startswith(".") and entry.name.endswith(".partial") and middle in entry.name:

@@ -102,8 +102,8 @@ def shrunk(pixels: np.ndarray, side: int) -> Any:
     return image.resize((image.width * factor, image.height * factor), pillow.Image.Resampling.NEAREST)
 
 
-def save(image: Any, path: Path, *, quality: int = 88) -> None:
-    """Write a Pillow image by the suffix of its name; the file is there whole or not at all."""
+def save(image: Any, path: Path, *, quality: int = 88, sweep: bool = True) -> None:
+    """Write a Pillow image by the suffix of its name; the file is there whole or not at all (see ``atomic_path``)."""
     kind = FORMATS.get(path.suffix.lower())
     if kind is None:
         raise InputError(f"{path}: expected a name ending in {', '.join(FORMATS)}")
@@ -113,7 +113,7 @@ def save(image: Any, path: Path, *, quality: int = 88) -> None:
         raise InputError(
             f"{path} would be {image.width} x {image.height} pixels: expected {longest} at most for {kind}"
         )
-    with atomic_path(path) as temporary, temporary.open("wb") as file:
+    with atomic_path(path, sweep=sweep) as temporary, temporary.open("wb") as file:
         image.save(file, kind, **options)
 
 

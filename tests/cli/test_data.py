@@ -7,11 +7,13 @@ import sys
 import numpy as np
 import pytest
 from PIL import Image
-from tests.data import trees
 
 from emrdm.cli import main
 from emrdm.data import CATALOG
 from emrdm.data.sen12ms_cr import split_lists
+
+pytest.importorskip("rasterio", reason="made-up GeoTIFFs are written by rasterio")
+from tests.data import trees
 
 RANGE = ("--range", "0:10000")
 

@@ -8,12 +8,13 @@ import warnings
 
 import numpy as np
 import pytest
-import rasterio
 from PIL import Image
-from tests.data import trees
 
 from emrdm.errors import DataError, MissingDependencyError
 from emrdm.rasters import SUFFIXES, read
+
+rasterio = pytest.importorskip("rasterio", reason="made-up GeoTIFFs are written by rasterio")
+from tests.data import trees  # noqa: E402
 
 PICTURES = (".png", ".webp", ".jpg")
 

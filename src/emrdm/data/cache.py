@@ -16,7 +16,7 @@ import numpy as np
 
 from emrdm.data.layout import Decoded, Item
 from emrdm.errors import InputError, printable
-from emrdm.files import atomic_path
+from emrdm.files import atomic_path, remove_leftovers
 
 _LOG = logging.getLogger(__name__)
 _ARRAYS = ("cloudy", "target", "aux", "classes", "valid")
@@ -75,6 +75,7 @@ class DiskCache(Cache):
         self.folder = folder
         try:
             folder.mkdir(parents=True, exist_ok=True)
+            remove_leftovers(folder)
         except OSError as error:
             raise InputError(f"{folder} cannot be a folder for decoded images: {error.strerror}") from None
 
@@ -121,5 +122,5 @@ def _save(path: Path, decoded: Decoded) -> None:
 
     arrays = {name: np.ascontiguousarray(array) for name in _ARRAYS if (array := getattr(decoded, name)) is not None}
     content = save(arrays, metadata={"dates": json.dumps(dataclasses.asdict(decoded)["dates"])})
-    with atomic_path(path) as temporary:
+    with atomic_path(path, sweep=False) as temporary:
         temporary.write_bytes(content)

@@ -24,7 +24,7 @@ from emrdm.evaluation.journal import Journal
 from emrdm.evaluation.predictors import Predictor
 from emrdm.evaluation.published import published_figures
 from emrdm.evaluation.results import CLOUDY_IMAGE, Evaluation, picture_name
-from emrdm.files import fingerprint, locked
+from emrdm.files import fingerprint, locked, remove_leftovers
 from emrdm.metrics import Protocol, Scores
 
 PICTURES = "pictures"
@@ -113,6 +113,8 @@ class _Run:
             for i in order
             if all(self.journal.done(self.dataset.items[i].name, p.method.name) for p in self.predictors)
         }
+        if self.settings.folder is not None and (self.settings.folder / PICTURES).is_dir():
+            remove_leftovers(self.settings.folder / PICTURES)
         left = [i for i in order if i not in finished]
         done = len(finished)
         if progress:
@@ -182,14 +184,15 @@ class _Run:
 
         assert batch.target is not None
         folder = self.settings.folder / PICTURES
-        folder.mkdir(exist_ok=True)
+        if not folder.exists():
+            folder.mkdir()
         for i, name in enumerate(batch.names):
             valid = None if batch.valid is None else batch.valid[i].cpu()
             like = Sample(name, batch.cloudy[i].cpu(), batch.target[i].cpu(), valid=valid)
             limits = display_limits(like, self.dataset.bands)
             pixels = pictures.colour(images[i].cpu().numpy(), visible(self.dataset.bands), limits)
             side = min(_LARGEST_PICTURE, max(pixels.shape[:2]))
-            pictures.save(pictures.shrunk(pixels, side), folder / picture_name(name, what))
+            pictures.save(pictures.shrunk(pixels, side), folder / picture_name(name, what), sweep=False)
 
     def _result(self, facts: Mapping[str, str]) -> Evaluation:
         dataset, scored = self.dataset, {method for method, _ in self.journal.scores}
