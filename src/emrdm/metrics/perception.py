@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from emrdm.errors import InputError
-from emrdm.metrics.pixels import check_pair, mean_over
+from emrdm.metrics.pixels import Over, check_pair, mean_over
 
 SMALLEST = 31  # pixels a side: below, the third convolution has nothing left to see
 _SHIFT, _SCALE = (-0.030, -0.088, -0.188), (0.458, 0.448, 0.450)  # ImageNet's mean and deviation, on [-1, 1]
@@ -29,21 +29,29 @@ def lpips(prediction: Tensor, target: Tensor, *, where: Tensor | None = None) ->
     With ``where``, features count by the share of selected pixels under them; they still see their surroundings.
     """
     check_pair(prediction, target, where)
+    return lpips_over(prediction, target)(where)
+
+
+def lpips_over(prediction: Tensor, target: Tensor) -> Over:
+    """As :func:`lpips`, for several regions: the network is run once."""
     if target.shape[1] != 3:
         raise InputError(f"images have {target.shape[1]} bands: LPIPS needs red, green and blue")
     if min(target.shape[2:]) < SMALLEST:
         size = " x ".join(map(str, target.shape[2:]))
         raise InputError(f"images are {size} pixels: LPIPS needs {SMALLEST} x {SMALLEST} at least")
     weights = _weights(target.device)
-    total = torch.zeros(len(target), dtype=torch.float64, device=target.device)
-    both = torch.cat((prediction, target)).float()
+    distances = []
     # TF32, which convolutions use on a GPU by default, would change the fourth digit.
     with torch.no_grad(), torch.backends.cudnn.flags(enabled=torch.backends.cudnn.enabled, allow_tf32=False):
-        for i, features in enumerate(_features(both, weights)):
+        for i, features in enumerate(_features(torch.cat((prediction, target)).float(), weights)):
             x, y = (features / (features.square().sum(1, keepdim=True).sqrt() + 1e-10)).chunk(2)
-            distance = F.conv2d((x - y).square(), weights[f"lin{i}.weight"]).double()
-            total += mean_over(distance, None) if where is None else _weighted_mean(distance, where)
-    return total
+            distances.append(F.conv2d((x - y).square(), weights[f"lin{i}.weight"]).double())
+
+    def over(where: Tensor | None) -> Tensor:
+        means = (mean_over(d, None) if where is None else _weighted_mean(d, where) for d in distances)
+        return torch.stack(tuple(means)).sum(0)
+
+    return over
 
 
 def _features(x: Tensor, weights: dict[str, Tensor]) -> Iterator[Tensor]:

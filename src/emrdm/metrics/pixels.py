@@ -6,10 +6,15 @@ image, (B,), float64. ``where`` restricts a score to the pixels it selects; an i
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
 from emrdm.errors import InputError
+
+# A score whose work has been done, waiting for the pixels to take it over: (B, H, W) bool or None -> (B,).
+Over = Callable[[Tensor | None], Tensor]
 
 
 def mae(prediction: Tensor, target: Tensor, *, where: Tensor | None = None) -> Tensor:

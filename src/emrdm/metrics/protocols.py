@@ -14,10 +14,10 @@ import torch
 from torch import Tensor
 
 from emrdm.errors import ConfigError, InputError
-from emrdm.metrics.perception import SMALLEST, lpips
-from emrdm.metrics.pixels import check_pair, mae, psnr, rmse
+from emrdm.metrics.perception import SMALLEST, lpips_over
+from emrdm.metrics.pixels import Over, check_pair, mae, psnr, rmse
 from emrdm.metrics.spectrum import sam, zero_spectra
-from emrdm.metrics.structure import ssim, uniform_taps
+from emrdm.metrics.structure import ssim_over, uniform_taps
 from emrdm.strict import nearest
 
 
@@ -50,7 +50,8 @@ class Data(NamedTuple):
     rgb: tuple[int, int, int] | None = None
 
 
-_Score = Callable[[Tensor, Tensor, Data, Tensor | None], dict[str, Tensor]]
+_Scorer = Callable[[Tensor | None], dict[str, Tensor]]  # where -> values of each metric
+_Prepare = Callable[[Tensor, Tensor, Data], _Scorer]  # what regions share is computed once
 
 
 @final
@@ -63,14 +64,14 @@ class Protocol:
         title: where it comes from.
         metrics: what it measures, best known first.
         quirks: what a reader must know before comparing numbers, one sentence each.
-        score: (prediction, target, data, where) -> values of each metric; images are (B, C, H, W) in [-1, 1].
+        prepare: (prediction, target, data) -> where -> values of each metric; images are (B, C, H, W) in [-1, 1].
     """
 
     name: str
     title: str
     metrics: tuple[str, ...]
     quirks: tuple[str, ...]
-    score: _Score
+    prepare: _Prepare
 
     def __call__(
         self,
@@ -105,11 +106,12 @@ class Protocol:
     def _score_regions(
         self, x: Tensor, y: Tensor, data: Data, valid: Tensor | None, regions: Mapping[str, Tensor]
     ) -> dict[str, Tensor]:
-        scores = self.score(x, y, data, valid)
+        score = self.prepare(x, y, data)
+        scores = score(valid)
         for region, mask in regions.items():
             check_pair(x, y, mask)
             where = mask if valid is None else mask & valid
-            scores |= {f"{name}/{region}": value for name, value in self.score(x, y, data, where).items()}
+            scores |= {f"{name}/{region}": value for name, value in score(where).items()}
         return scores
 
 
@@ -121,27 +123,33 @@ def _without_invalid(x: Tensor, y: Tensor, valid: Tensor) -> tuple[Tensor, Tenso
     return torch.where(known, x, colour), torch.where(known, y, colour)
 
 
-def _if_large(metric: Callable[..., Tensor], x: Tensor, y: Tensor, smallest: int, **options: Any) -> Tensor:
+def _if_large(metric: Callable[..., Over], x: Tensor, y: Tensor, smallest: int, **options: Any) -> Over:
     """A metric with windows; not defined for images that are smaller than they."""
     if min(y.shape[2:]) < smallest:
-        return torch.full((len(y),), torch.nan, dtype=torch.float64, device=y.device)
+        return lambda _where: torch.full((len(y),), torch.nan, dtype=torch.float64, device=y.device)
     return metric(x, y, **options)
 
 
-def _standard(x: Tensor, y: Tensor, data: Data, where: Tensor | None) -> dict[str, Tensor]:
+def _standard(x: Tensor, y: Tensor, data: Data) -> _Scorer:
     x, y = (_round(((v + 1) / 2).clamp(0, 1), data.levels) for v in (x, y))
-    scores = {
-        "psnr": psnr(x, y, where=where),
-        "ssim": _if_large(ssim, x, y, 11, where=where),
-        "mae": mae(x, y, where=where),
-        "rmse": rmse(x, y, where=where),
-        "sam": sam(x, y, where=where),
-        "zero_pixels": zero_spectra(x, y, where=where),
-    }
+    similarity = _if_large(ssim_over, x, y, 11)
+    distance = None
     if data.rgb is not None:
         rgb = list(data.rgb)
-        scores["lpips"] = _if_large(lpips, x[:, rgb] * 2 - 1, y[:, rgb] * 2 - 1, SMALLEST, where=where)
-    return scores
+        distance = _if_large(lpips_over, x[:, rgb] * 2 - 1, y[:, rgb] * 2 - 1, SMALLEST)
+
+    def score(where: Tensor | None) -> dict[str, Tensor]:
+        scores = {
+            "psnr": psnr(x, y, where=where),
+            "ssim": similarity(where),
+            "mae": mae(x, y, where=where),
+            "rmse": rmse(x, y, where=where),
+            "sam": sam(x, y, where=where),
+            "zero_pixels": zero_spectra(x, y, where=where),
+        }
+        return scores if distance is None else {**scores, "lpips": distance(where)}
+
+    return score
 
 
 def _round(y: Tensor, levels: int | None) -> Tensor:
@@ -149,47 +157,47 @@ def _round(y: Tensor, levels: int | None) -> Tensor:
     return y.double() if levels is None else (y.double() * levels).round() / levels
 
 
-def _cuhk(x: Tensor, y: Tensor, _data: Data, where: Tensor | None) -> dict[str, Tensor]:
-    x, y = (x + 1) / 2, (y + 1) / 2
-    error = rmse(x, y, where=where)
-    x, y = ((255 * v).clamp(0, 255).trunc() for v in (x, y))  # single precision, as published: 99 may become 98
+def _cuhk(x: Tensor, y: Tensor, _data: Data) -> _Scorer:
+    unit_x, unit_y = (x + 1) / 2, (y + 1) / 2
+    # single precision, as published: 99 may become 98
+    x, y = ((255 * v).clamp(0, 255).trunc() for v in (unit_x, unit_y))
     gray = 0.298912 + 0.586611 + 0.114478  # each band is copied to three and turned to gray with weights over one
-    gray_x, gray_y = (v.flatten(0, 1)[:, None].expand(-1, 3, -1, -1) for v in (x, y))
-    each = None if where is None else where.repeat_interleave(x.shape[1], 0)
-    return {
-        "psnr": psnr(x, y, data_range=255, where=where),
-        "ssim": _if_large(
-            ssim,
-            x.double() * gray,
-            y.double() * gray,
-            7,
-            data_range=255,
-            taps=uniform_taps(7),
-            sample_covariance=True,
-            where=where,
-        ),
-        "lpips": _if_large(lpips, gray_x, gray_y, SMALLEST, where=each).reshape(x.shape[:2]).mean(1),  # not in [-1, 1]
-        "rmse": error,
-    }
+    scaled = (x.double() * gray, y.double() * gray)
+    similarity = _if_large(ssim_over, *scaled, 7, data_range=255, taps=uniform_taps(7), sample_covariance=True)
+    copies = [v.flatten(0, 1)[:, None].expand(-1, 3, -1, -1) for v in (x, y)]  # not scaled to [-1, 1]
+    distance = _if_large(lpips_over, copies[0], copies[1], SMALLEST)
+
+    def score(where: Tensor | None) -> dict[str, Tensor]:
+        each = None if where is None else where.repeat_interleave(x.shape[1], 0)
+        return {
+            "psnr": psnr(x, y, data_range=255, where=where),
+            "ssim": similarity(where),
+            "lpips": distance(each).reshape(x.shape[:2]).mean(1),
+            "rmse": rmse(unit_x, unit_y, where=where),
+        }
+
+    return score
 
 
-def _sen12ms_cr(x: Tensor, y: Tensor, _data: Data, where: Tensor | None) -> dict[str, Tensor]:
-    return _uncrtaints((x + 1) / 2, (y + 1) / 2, where)
+def _sen12ms_cr(x: Tensor, y: Tensor, _data: Data) -> _Scorer:
+    return _uncrtaints((x + 1) / 2, (y + 1) / 2)
 
 
-def _sen2_mtc_new(x: Tensor, y: Tensor, _data: Data, where: Tensor | None) -> dict[str, Tensor]:
+def _sen2_mtc_new(x: Tensor, y: Tensor, _data: Data) -> _Scorer:
     x, y = _stretch(x), _stretch(y)
-    scores = _uncrtaints(x, y, where)
-    if x.shape[1] == 3:
-        scores["lpips"] = _if_large(lpips, 2 * x - 1, 2 * y - 1, SMALLEST, where=where)
-    return scores
+    common = _uncrtaints(x, y)
+    if x.shape[1] != 3:
+        return common
+    distance = _if_large(lpips_over, 2 * x - 1, 2 * y - 1, SMALLEST)
+    return lambda where: {**common(where), "lpips": distance(where)}
 
 
-def _uncrtaints(x: Tensor, y: Tensor, where: Tensor | None) -> dict[str, Tensor]:
+def _uncrtaints(x: Tensor, y: Tensor) -> _Scorer:
     """The scores of images in [0, 1] that both Sentinel-2 protocols share."""
-    return {
+    similarity = ssim_over(x, y, border="zeros")
+    return lambda where: {
         "psnr": psnr(x, y, where=where),
-        "ssim": ssim(x, y, border="zeros", where=where),
+        "ssim": similarity(where),
         "mae": mae(x, y, where=where),
         "sam": sam(x, y, zeros="nan", where=where),
         "rmse": rmse(x, y, where=where),

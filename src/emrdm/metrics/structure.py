@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from emrdm.errors import InputError
-from emrdm.metrics.pixels import check_pair, mean_over
+from emrdm.metrics.pixels import Over, check_pair, mean_over
 
 
 def gaussian_taps(size: int = 11, sigma: float = 1.5) -> tuple[float, ...]:
@@ -47,6 +47,22 @@ def ssim(
         where: pixels to average the map over; the windows still see their neighbours.
     """
     check_pair(prediction, target, where)
+    over = ssim_over(
+        prediction, target, data_range=data_range, taps=taps, border=border, sample_covariance=sample_covariance
+    )
+    return over(where)
+
+
+def ssim_over(
+    prediction: Tensor,
+    target: Tensor,
+    *,
+    data_range: float = 1.0,
+    taps: tuple[float, ...] | None = None,
+    border: Literal["crop", "zeros"] = "crop",
+    sample_covariance: bool = False,
+) -> Over:
+    """As :func:`ssim`, for several regions: the map is computed once."""
     taps = taps or gaussian_taps()
     if border == "crop" and min(target.shape[2:]) < len(taps):
         size = " x ".join(map(str, target.shape[2:]))
@@ -55,9 +71,13 @@ def ssim(
     similarity = _ssim_map(
         prediction.double(), target.double(), data_range, taps, pad if border == "zeros" else 0, sample_covariance
     )
-    if where is not None and border == "crop":
-        where = where[:, pad : where.shape[1] - pad, pad : where.shape[2] - pad]
-    return mean_over(similarity, where)
+
+    def over(where: Tensor | None) -> Tensor:
+        if where is not None and border == "crop":
+            where = where[:, pad : where.shape[1] - pad, pad : where.shape[2] - pad]
+        return mean_over(similarity, where)
+
+    return over
 
 
 def _ssim_map(
