@@ -22,7 +22,7 @@ _CLASSES = {
 }
 _LONGEST = {"JPEG": 65500, "WEBP": 16383}  # pixels of a side that the format knows
 _LARGEST = 1 << 28  # pixels of a sheet
-_INK, _PAPER, _GAP, _LABEL = (30, 32, 38), (255, 255, 255), 6, 18
+_INK, _EDGE, _PAPER, _GAP, _LABEL = (30, 32, 38), (170, 174, 182), (255, 255, 255), 6, 18
 
 
 class Tile(NamedTuple):
@@ -86,7 +86,10 @@ def sheet(rows: Sequence[Sequence[Tile]], *, side: int = 224, title: str = "") -
         for j, tile in enumerate(row):
             x, y = _GAP + j * (side + _GAP), top + i * (side + _LABEL + _GAP)
             draw.text((x, y + 3), _fitting(draw, tile.label, font, side), fill=_INK, font=font)
-            page.paste(shrunk(tile.pixels, side), (x, y + _LABEL))
+            picture = shrunk(tile.pixels, side)
+            page.paste(picture, (x, y + _LABEL))
+            box = (x - 1, y + _LABEL - 1, x + picture.width, y + _LABEL + picture.height)
+            draw.rectangle(box, outline=_EDGE)  # an overcast date is white on white
     return page
 
 

@@ -95,7 +95,7 @@ def test_names_that_are_not_text_are_no_obstacle(tmp_path):
     assert (tmp_path / "r" / "report.html").is_file()
 
 
-def test_methods_with_other_numbers_of_images_say_so(root, tmp_path, capsys):
+def test_an_image_that_one_method_lacks_counts_for_none(root, tmp_path, capsys):
     folder = tmp_path / "theirs"
     folder.mkdir()
     for name in ("2", "3"):
@@ -103,9 +103,42 @@ def test_methods_with_other_numbers_of_images_say_so(root, tmp_path, capsys):
     words = ["evaluate", "--predictions", str(folder), "rice1", str(root), "--on-error", "skip", "-q"]
     assert main(words) == 0
     out = capsys.readouterr().out
-    assert "images" in out.splitlines()[2]
-    assert next(line for line in out.splitlines() if "images in theirs" in line).split()[-2] == "2"
-    assert next(line for line in out.splitlines() if "the cloudy image itself" in line).split()[-1] == "4"
+    assert "test, 2 images" in out
+    assert "2 images left out for all methods" in out
+
+
+def test_what_a_reader_must_know_is_in_the_notes(root, capsys):
+    assert main(["evaluate", "tiny", "rice1", str(root), "--limit", "2", "--json", "-q"]) == 0
+    notes = json.loads(capsys.readouterr().out)["notes"]
+    assert any("tiny was not trained: its weights are random" in note for note in notes)
+    assert any("2 of 4 images were scored" in note for note in notes)
+
+
+def test_files_of_somebody_else_are_not_replaced(root, tmp_path, capsys):
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    (folder / "report.html").write_text("hi")
+    assert main(["evaluate", "rice1", str(root), "-o", str(folder)]) == 2
+    assert "mine has a report.html of its own: choose another folder" in capsys.readouterr().err
+    assert (folder / "report.html").read_text() == "hi"
+
+
+def test_another_run_in_the_folder_is_told_by_what_differs(root, tmp_path, capsys):
+    words = ["evaluate", "tiny", "rice1", str(root), "-o", str(tmp_path / "r"), "--limit", "2", "-q", "--no-baselines"]
+    assert main(words) == 0
+    capsys.readouterr()
+    for more, message in (
+        (["--seed", "1"], "(methods.model.seed: 0 there, 1 now)"),
+        (["sampler.steps=3"], "methods.model.sampler.steps: "),
+        (["--protocol", "cuhk"], "(protocols: ['standard'] there, ['cuhk'] now)"),
+    ):
+        assert main([*words, *more]) == 2
+        assert message in capsys.readouterr().err
+    assert main([*words[:-4], "--limit", "3", "-q", "--no-baselines"]) == 2
+    assert "(images: 2 there, 3 now)" in capsys.readouterr().err
+    old = set((tmp_path / "r" / "pictures").iterdir())
+    assert main([*words[:-4], "--limit", "1", "-q", "--no-baselines", "--overwrite"]) == 0
+    assert set((tmp_path / "r" / "pictures").iterdir()) < old
 
 
 def test_sampler_settings_change_the_result(root, capsys):
@@ -121,15 +154,16 @@ def test_sampler_settings_change_the_result(root, capsys):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["rice1"], "1 words were given (rice1): expected [MODEL] DATASET ROOT"),
+        (["rice1"], "found 'rice1': expected [MODEL] DATASET ROOT"),
+        (["tiny", "rice1", "ROOT", "steps=3"], "a setting of the sampler is written sampler.steps=3"),
         (["rice3", "ROOT"], "unknown data set 'rice3'; did you mean 'rice2'?"),
-        (["rice1", "nowhere"], "nowhere/cloud does not exist: expected ROOT/cloud/N.png"),
+        (["rice1", "nowhere"], "nowhere does not exist: expected ROOT/cloud/N.png"),
         (["rice1", "ROOT", "--protocol", "psnr"], "unknown protocol 'psnr'"),
         (["tiny", "rice1", "ROOT", "sampler.step=3"], "unknown key 'sampler.step'; did you mean 'steps'?"),
         (["tiny", "rice1", "ROOT", "sampler.steps=x"], "sampler.steps is 'x': expected a whole number"),
         (["rice1", "ROOT", "sampler.steps=3"], "sampler.steps was given without a model"),
         (["x.ckpt", "rice1", "ROOT"], "x.ckpt is a checkpoint: turn it into weights first with emrdm convert"),
-        (["tinny", "rice1", "ROOT"], "tinny cannot be read"),
+        (["tinny", "rice1", "ROOT"], "MODEL 'tinny' is neither a file nor a preset; did you mean 'tiny'?"),
         (["tiny", "rice1", "ROOT", "--predictions", "p"], "both a model (tiny) and --predictions were given"),
         (["rice1", "ROOT", "--predictions", "p"], "--predictions p is not a folder"),
         (["rice1", "ROOT", "--no-baselines"], "--no-baselines leaves nothing to score"),

@@ -31,6 +31,7 @@ def test_progress_in_a_log_is_a_line_now_and_then(monkeypatch):
         clock[0] += 1
         progress(done, 100)
     lines = stream.text.splitlines()
+    assert lines.pop(0) == "reading: 0/100 files"
     assert lines[0] == "reading: 15/100 files (15 %), 1.0/s, 1 min 25 s left"
     assert lines[-1] == "reading: 100/100 files (100 %), 1.0/s in 1 min 40 s"
     assert len(lines) == 7

@@ -313,9 +313,9 @@ def test_pixels_whose_target_is_not_a_number_are_not_known(tmp_path):
     target = np.zeros((2, 4, 5), np.float32)
     target[1, 2, 3] = np.nan
     target[0, 0, 0] = np.inf
-    known = _known(Decoded(target[None], target))
+    known = _known(Decoded(target[None], target), slice(None))
     assert (~known).nonzero().tolist() == [[0, 0], [2, 3]]
     valid = np.ones((4, 5), bool)
     valid[3] = False
-    assert (~_known(Decoded(target[None], target, valid=valid))).sum() == 7
-    assert _known(Decoded(target[None], np.zeros((2, 4, 5), np.float32))) is None
+    assert (~_known(Decoded(target[None], target, valid=valid), slice(None))).sum() == 7
+    assert _known(Decoded(target[None], np.zeros((2, 4, 5), np.float32)), slice(None)) is None

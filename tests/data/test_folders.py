@@ -81,7 +81,7 @@ def test_the_first_file_that_can_be_read_decides(tmp_path):
 @pytest.mark.parametrize("names", [("B3", "B2", "B4"), ("B4", "B3", "B8")])
 def test_a_file_whose_own_names_contradict_the_others_is_refused(names, tmp_path):
     _, bands, _ = Numbers(names=("B4", "B3", "B2")).seen([image(tmp_path)], "")
-    with pytest.raises(DataError, match=rf"x\.tif has bands {', '.join(names)}: expected B4, B3, B2"):
+    with pytest.raises(DataError, match=rf"x\.tif names its bands {', '.join(names)}: expected B4, B3, B2"):
         read_frame(image(tmp_path, names=names), bands, None, "")
 
 

@@ -234,3 +234,10 @@ def test_without_masks_it_is_known_which_pixels_have_data(tmp_path):
     assert (sample.classes[0] == UNKNOWN).all()
     assert sample.classes[1].tolist() == mask(UNKNOWN, (2, NODATA)).tolist()
     assert sample.valid is None  # the other frame has seen it
+
+
+def test_pixels_that_the_chosen_frames_have_not_seen_are_not_known(tmp_path):
+    classes = {"2020-01-01": mask(THICK, (5, NODATA)), "2020-01-02": mask(THICK), "2020-01-03": mask(CLEAR)}
+    trees.series(tmp_path, {"lake": tuple(classes)}, classes=classes)
+    assert opened(tmp_path)[0].valid is None
+    assert (~opened(tmp_path, frames=1)[0].valid).nonzero()[:, 0].unique().tolist() == [5]

@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 
 import emrdm
 from emrdm.cli import convert, data, evaluate, info
-from emrdm.errors import EmrdmError
+from emrdm.errors import EmrdmError, printable
 
 VERBS = (info, data, evaluate, convert)
 
@@ -85,7 +85,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if hasattr(parsed, "words") and not any(word.startswith("-") for word in rest):
         parsed.words += rest  # settings such as sampler.steps=8 may stand behind options
     elif rest:
-        parser.error(f"unrecognized arguments: {' '.join(rest)}")
+        verb = f"{parser.prog} {parsed.verb}" if parsed.verb else parser.prog
+        parser.exit(2, f"{verb}: unrecognized arguments: {' '.join(rest)} (see {verb} --help)\n")
     if parsed.verb is None:
         parser.print_help()
         return 0
@@ -107,6 +108,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:
-        print(f"emrdm {parsed.verb}: {error}", file=sys.stderr)
+        where = f"{printable(str(error.filename))}: " if error.filename else ""
+        print(f"emrdm {parsed.verb}: {where}{error.strerror or error}", file=sys.stderr)
         return 1
     return 0

@@ -181,6 +181,8 @@ def _preview(arguments: argparse.Namespace) -> None:
     target = arguments.output
     if target.suffix.lower() not in pictures.FORMATS:
         raise InputError(f"OUTPUT {target}: expected a name ending in {', '.join(pictures.FORMATS)}")
+    if not target.parent.is_dir():
+        raise InputError(f"OUTPUT folder {target.parent} does not exist")
     if target.exists() and not arguments.overwrite:
         raise InputError(f"OUTPUT {target} exists: add --overwrite to replace it")
     for option in ("rows", "side"):
@@ -211,7 +213,9 @@ def _preview(arguments: argparse.Namespace) -> None:
         progress(done, len(chosen))
     if not rows:
         raise DataError(f"{arguments.root}: none of {len(chosen)} samples can be read")
-    title = f"{dataset.layout.title}, {dataset.split}: {len(rows)} of {len(dataset)}"
+    title = f"{dataset.root.resolve().name}: {dataset.layout.title}, {dataset.split}, {len(rows)} of {len(dataset)}"
+    if any(tile.label == "mask" for row in rows for tile in row):
+        title += "; masks: white thick, blue thin, yellow shadow, purple no data"
     pictures.save(pictures.sheet(rows, side=arguments.side, title=title), target)
     if not arguments.quiet:
         print(printable(f"{target}: {len(rows)} of {len(dataset)} samples"))

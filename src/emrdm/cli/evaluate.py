@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -76,7 +77,6 @@ def run(arguments: argparse.Namespace) -> None:
     indices = None
     if arguments.limit is not None and arguments.limit < len(dataset):
         indices = [i * len(dataset) // arguments.limit for i in range(arguments.limit)]
-        facts["images"] = f"{arguments.limit} of {len(dataset)}, evenly spread"
     found = evaluate(
         dataset,
         predictors,
@@ -111,7 +111,9 @@ def _words(arguments: argparse.Namespace) -> tuple[str | None, dict[str, Any]]:
         else:
             plain.append(word)
     if len(plain) not in (2, 3):
-        raise InputError(f"{len(plain)} words were given ({' '.join(plain)}): expected [MODEL] DATASET ROOT")
+        setting = next((word for word in plain if re.fullmatch(r"[a-z_]+=.*", word)), None)
+        hint = f"; a setting of the sampler is written {_OVERRIDE}{setting}" if setting else ""
+        raise InputError(f"found {' '.join(plain)!r}: expected [MODEL] DATASET ROOT{hint}")
     *model, arguments.dataset, root = plain
     arguments.root = Path(root)
     return (model[0] if model else None), overrides
@@ -183,11 +185,14 @@ def _load(name: str) -> tuple[EMRDM, str]:
 
     from emrdm.model import EMRDM
     from emrdm.presets import preset_names
+    from emrdm.strict import nearest
     from emrdm.weights import digest
 
     if name in preset_names() or name.endswith(".toml"):
         logging.getLogger("emrdm").warning("%s is a preset: its weights are random, and so are its results", name)
         model = EMRDM.from_preset(name)
+    elif not Path(name).exists() and not Path(name).suffix:
+        raise InputError(f"MODEL {name!r} is neither a file nor a preset{nearest(name, preset_names())}")
     else:
         model = EMRDM.load(name)
     return model, digest(model.config, model.card, model.network.state_dict())
@@ -207,6 +212,7 @@ def _device(name: str | None) -> str:
         return "cuda" if torch.cuda.is_available() else "cpu"
     try:
         torch.empty(0, device=name)
-    except (RuntimeError, AssertionError) as error:
-        raise InputError(f"--device {name} cannot be used: {str(error).splitlines()[0]}") from None
+    except (RuntimeError, AssertionError):
+        here = "cpu or cuda" if torch.cuda.is_available() else "cpu, since there is no CUDA device here"
+        raise InputError(f"--device {name} cannot be used: expected {here}") from None
     return name

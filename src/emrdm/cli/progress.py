@@ -27,7 +27,11 @@ class Progress:
             return
         if self.skipped is None:
             self.skipped = done  # what an earlier run had done says nothing about today's speed
-            if done < total:
+            if done < total:  # a sign of life: the first thing may take long
+                line = f"{self.what}: {done}/{total} {self.unit}"
+                self.width = len(line)
+                self.stream.write(line if self.stream.isatty() else line + "\n")
+                self.stream.flush()
                 return
         now, terminal = time.monotonic(), self.stream.isatty()
         if now - self.shown < (0.1 if terminal else _QUIET) and done < total:

@@ -96,7 +96,7 @@ CATALOG: Mapping[str, Layout] = {
 def find_layout(name: str, **changes: Any) -> Layout:
     """A data set's description by name, with something changed, such as ``numbers`` for a folder of one's own."""
     if name not in CATALOG:
-        raise InputError(f"unknown data set {name!r}{nearest(name, CATALOG)}")
+        raise InputError(f"unknown data set {name!r}{nearest(name.lower(), CATALOG)}")
     layout = CATALOG[name]
     fields = {field.name for field in dataclasses.fields(layout)}
     for key in changes:

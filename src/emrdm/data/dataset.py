@@ -17,8 +17,8 @@ from emrdm.config import Band
 from emrdm.data.augment import Augmentation, augment
 from emrdm.data.bands import colours
 from emrdm.data.cache import Cache
-from emrdm.data.layout import Decoded, Item, Layout, brief, choose, without_twins
-from emrdm.data.sample import Sample
+from emrdm.data.layout import Decoded, Item, Layout, brief, choose, folder, without_twins
+from emrdm.data.sample import NODATA, Sample
 from emrdm.errors import DataError, InputError, printable
 from emrdm.images import to_model_units
 from emrdm.metrics import Data
@@ -81,7 +81,7 @@ class Dataset(torch.utils.data.Dataset[Sample]):
         """
         if frames is not None and frames < 1:
             raise InputError(f"frames is {frames}: expected 1 or more")
-        self.layout = layout.prepared(root)
+        self.layout = layout.prepared(folder(root, layout.layout_help()))
         self.root, self.rule = root, pick_rule(layout, rule)
         self.cache, self.frames, self.crop = cache, frames, crop
         self.augmentation: Augmentation = augmentation or layout.augmentation
@@ -176,19 +176,21 @@ class Dataset(torch.utils.data.Dataset[Sample]):
             target=None if decoded.target is None else scale(decoded.target, self.bands, repaired, decoded.valid),
             aux=None if decoded.aux is None else scale(decoded.aux[chosen], self.aux, repaired, decoded.valid),
             classes=None if decoded.classes is None else torch.from_numpy(decoded.classes[chosen].copy()),
-            valid=_known(decoded),
+            valid=_known(decoded, chosen),
             dates=decoded.dates[chosen],
             repaired={reason: count for reason, count in repaired.items() if count},
         )
 
 
-def _known(decoded: Decoded) -> Tensor | None:
-    """Pixels whose target is known: where the file says so, and where it is a number in every band."""
-    valid = None if decoded.valid is None else torch.from_numpy(decoded.valid.copy())
-    if decoded.target is None or decoded.target.dtype.kind != "f" or np.isfinite(decoded.target).all():
-        return valid
-    finite = torch.from_numpy(np.isfinite(decoded.target).all(0))
-    return finite if valid is None else valid & finite
+def _known(decoded: Decoded, chosen: slice) -> Tensor | None:
+    """Pixels that can be scored: the target is a number there, and one of the frames has data."""
+    parts = [] if decoded.valid is None else [decoded.valid]
+    if decoded.target is not None and decoded.target.dtype.kind == "f":
+        parts.append(np.isfinite(decoded.target).all(0))
+    if decoded.classes is not None:
+        parts.append((decoded.classes[chosen] != NODATA).any(0))
+    known = np.logical_and.reduce(parts) if parts else np.array(True)
+    return None if known.all() else torch.from_numpy(known)
 
 
 def scale(

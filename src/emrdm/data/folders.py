@@ -92,7 +92,10 @@ def read_frame(path: Path, bands: Sequence[Band], size: tuple[int, int] | None, 
     raster = read_like(path, len(bands), size=size, dtype=dtype)
     expected = tuple(band.name for band in bands)
     if all(raster.names) and raster.names != expected and set(raster.names) & set(expected):
-        raise DataError(f"{path} has bands {', '.join(raster.names)}: expected {', '.join(expected)}")
+        raise DataError(
+            f"{path} names its bands {', '.join(raster.names)}: expected {', '.join(expected)} "
+            "(--bands gives all images of a folder other names, in the order of the files)"
+        )
     return raster
 
 

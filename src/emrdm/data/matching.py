@@ -39,7 +39,8 @@ class Matching:
         missing += [band.name for band in config.aux if band.name not in names + extra]
         if missing:
             raise InputError(
-                f"the model needs {', '.join(missing)}, which the data set has not: it has {', '.join(names + extra)}"
+                f"the model needs {', '.join(missing)}, which the data set has not: it has {', '.join(names + extra)} "
+                "(--bands gives bands of your own images other names)"
             )
         _refuse_other_units(config.bands + config.aux, {band.name: band for band in [*aux, *bands]})
         self.places = [names.index(band.name) for band in config.bands]

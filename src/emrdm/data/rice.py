@@ -17,7 +17,8 @@ from emrdm.data.sample import CLEAR, SHADOW, THICK, THIN
 class Rice(Layout):
     """RICE, 8-bit RGB of any size, as PNG or lossless WebP.
 
-    ROOT/cloud/N.png, ROOT/label/N.png, for RICE2 ROOT/mask/N.png; ROOT/train.txt and ROOT/test.txt name the split
+    ROOT/cloud/N.png (or .webp) and ROOT/label/N.png, for RICE2 ROOT/mask/N.png;
+    ROOT/train.txt and ROOT/test.txt name the split
     """
 
     def scan(self, root: Path, rule: str) -> Listing:  # noqa: ARG002 - it has one way only
@@ -42,7 +43,9 @@ class Rice(Layout):
             for name in cloudy
             if name in clear and (not masks or name in masks)
         ]
-        notes = [] if lists else ["no train.txt and test.txt: all pairs are one set"]
+        odd = {"rice1": "this folder has masks, RICE1 has none", "rice2": "this folder has no masks, RICE2 has some"}
+        notes = [f"{odd[self.name]}: is it the other one?"] if (self.name == "rice2") != bool(masks) else []
+        notes += [] if lists else ["no train.txt and test.txt: all pairs are one set"]
         unlisted = [item.name for item in items if lists and not item.splits]
         if unlisted:
             notes.append(f"{len(unlisted)} pairs are on neither list")

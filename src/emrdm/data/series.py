@@ -10,7 +10,7 @@ from typing import Self, final
 
 import numpy as np
 
-from emrdm.data.folders import CLEAR_NAMES, Numbers, read_frame, together
+from emrdm.data.folders import CLEAR_NAMES, Numbers, read_frame
 from emrdm.data.layout import Decoded, Item, Layout, Listing, brief, folder, natural
 from emrdm.data.sample import CLEAR, NODATA, SHADOW, THICK, THIN, UNKNOWN
 from emrdm.errors import DataError
@@ -93,8 +93,6 @@ class Series(Layout):
                 dates = dates[:best] + dates[best + 1 :]
         if not frames:
             raise DataError(f"{item.cloudy[0].parent} has one date, which is clear: expected a cloudy one beside it")
-        if target is not None and classes:  # what no frame has seen cannot be restored, only invented
-            valid = together(valid, (np.stack(classes) != NODATA).any(0))
         return Decoded(
             np.stack([frame.pixels for frame in frames]),
             target,

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import final
 
-from emrdm.data.layout import Decoded, Item, Layout, brief, choose, without_twins
+from emrdm.data.layout import Decoded, Item, Layout, brief, choose, folder, without_twins
 from emrdm.errors import DataError
 
 Progress = Callable[[int, int], None]
@@ -64,7 +64,7 @@ def verify(
         workers: threads that read.
         progress: called with the items done and their number.
     """
-    layout = layout.prepared(root)
+    layout = layout.prepared(folder(root, layout.layout_help()))
     listing = without_twins(layout.scan(root, rule))
     problems, notes = list(listing.problems), list(listing.notes)
     if not listing.items and not problems:

@@ -12,7 +12,8 @@ from emrdm.errors import InputError
 from emrdm.files import atomic_path
 from emrdm.metrics import Scores
 
-_NAME = "journal.jsonl"
+JOURNAL = "journal.jsonl"
+_DIGESTS = ("files", "names", "settings of the data set")  # parts of an identity that say nothing to people
 
 
 @final
@@ -24,7 +25,7 @@ class Journal:
 
     def __init__(self, folder: Path | None, identity: Mapping[str, Any], *, overwrite: bool = False) -> None:
         self.scores: dict[tuple[str, str], Scores] = {}
-        self.path = None if folder is None else folder / _NAME
+        self.path = None if folder is None else folder / JOURNAL
         self.repaired: dict[str, Mapping[str, int]] = {}
         self._seen: set[tuple[str, str]] = set()
         identity = json.loads(json.dumps(identity))
@@ -103,8 +104,16 @@ def _refuse_other(folder: Path, old: Mapping[str, Any], new: Mapping[str, Any]) 
     """Say what differs between the run in the folder and this one."""
     if old == new:
         return
+    key, was, now = _difference(old, new)
+    what = f"{key} have changed since" if key in _DIGESTS else f"{key}: {was} there, {now} now"
+    raise InputError(f"{folder} holds another evaluation ({what}): choose another folder, or add --overwrite")
+
+
+def _difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[str, Any, Any]:
+    """The first thing that differs, as deep as it goes, with both values."""
     key = next(key for key in [*new, *old] if old.get(key) != new.get(key))
-    raise InputError(
-        f"{folder} holds another evaluation ({key}: {old.get(key)} there, {new.get(key)} now): "
-        "choose another folder, or add --overwrite"
-    )
+    was, now = old.get(key), new.get(key)
+    if isinstance(was, dict) and isinstance(now, dict):
+        inner, was, now = _difference(was, now)
+        return (inner if inner in _DIGESTS else f"{key}.{inner}"), was, now
+    return key, was, now

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from emrdm.card import ModelCard
 from emrdm.config import SamplerConfig
 from emrdm.data import Batch, Dataset, Sample
 from emrdm.data.dataset import scale
@@ -34,6 +35,7 @@ class Predictor(ABC):
     method: Method
     data: Data  # of the bands that it restores
     places: list[int] | None = None  # these bands in the data set; None for all of them
+    notes: tuple[str, ...] = ()  # what a reader must know about it
 
     @abstractmethod
     def predict(self, batch: Batch) -> Tensor:
@@ -62,6 +64,8 @@ class ModelPredictor(Predictor):
         self.matching = Matching(model.config, dataset.bands, dataset.aux, frames=frames)
         self.places, self.data = self.matching.places, self.matching.data(dataset.layout.levels)
         self.method = Method("model", name, "model")
+        if model.card.source == ModelCard().source:
+            self.notes = (f"{name} was not trained: its weights are random, and so are its scores",)
 
     def predict(self, batch: Batch) -> Tensor:
         """Restore the batch; an image comes out as it would alone."""

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from emrdm.evaluation.page import render_page
 from emrdm.evaluation.results import Evaluation
-from emrdm.evaluation.run import PICTURES
+from emrdm.evaluation.run import OUTPUTS, PICTURES
 from emrdm.evaluation.tables import as_csv, as_json, as_markdown
 from emrdm.files import atomic_path
 
@@ -20,6 +20,7 @@ def write_report(evaluation: Evaluation, folder: Path) -> list[Path]:
         "summary.json": as_json(evaluation) + "\n",
         "scores.csv": as_csv(evaluation),
     }
+    assert set(contents) <= set(OUTPUTS)
     written = []
     for name, content in contents.items():
         with atomic_path(folder / name) as temporary:

@@ -20,7 +20,7 @@ from emrdm.data.dataset import summary_of_repairs
 from emrdm.data.layout import brief, many
 from emrdm.data.preview import display_limits, visible
 from emrdm.errors import DataError, EmrdmError, InputError
-from emrdm.evaluation.journal import Journal
+from emrdm.evaluation.journal import JOURNAL, Journal
 from emrdm.evaluation.predictors import Predictor
 from emrdm.evaluation.published import published_figures
 from emrdm.evaluation.results import CLOUDY_IMAGE, Evaluation, picture_name
@@ -28,6 +28,7 @@ from emrdm.files import fingerprint, locked, remove_leftovers
 from emrdm.metrics import Protocol, Scores
 
 PICTURES = "pictures"
+OUTPUTS = ("report.html", "summary.md", "summary.json", "scores.csv", PICTURES)
 _LARGEST_PICTURE = 512
 
 
@@ -82,10 +83,27 @@ def evaluate(
     identity = _identity(dataset, predictors, protocols, [dataset.items[i].name for i in order])
     with ExitStack() as held:
         if settings.folder is not None:
-            settings.folder.mkdir(parents=True, exist_ok=True)
+            _make_ready(settings.folder, overwrite=settings.overwrite)
             held.enter_context(locked(settings.folder, "evaluation"))
         journal = Journal(settings.folder, identity, overwrite=settings.overwrite)
-        return _Run(dataset, predictors, protocols, settings, journal).over(order, facts or {}, progress)
+        run = _Run(dataset, predictors, protocols, settings, journal)
+        return run.over(order, facts or {}, progress)
+
+
+def _make_ready(folder: Path, *, overwrite: bool) -> None:
+    """Make the folder; one that holds files of our names which are not ours is refused, pictures of another run go."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if not os.access(folder, os.W_OK):
+            raise PermissionError(13, "it is read-only")
+    except OSError as error:
+        raise InputError(f"{folder} cannot be written: {error.strerror}") from None
+    ours = [name for name in OUTPUTS if (folder / name).exists()]
+    if overwrite:
+        for picture in (folder / PICTURES).glob("*.webp"):
+            picture.unlink(missing_ok=True)
+    elif ours and not (folder / JOURNAL).exists():
+        raise InputError(f"{folder} has a {ours[0]} of its own: choose another folder, or add --overwrite")
 
 
 class _Run:
@@ -102,6 +120,7 @@ class _Run:
         self.dataset, self.predictors, self.protocols = dataset, predictors, tuple(protocols)
         self.settings, self.journal = settings, journal
         self.failures: list[Failure] = []
+        self.chosen = len(dataset)
         self.places = next((predictor.places for predictor in predictors if predictor.places is not None), None)
         self.data = next((predictor.data for predictor in predictors if predictor.places is not None), dataset.data)
 
@@ -116,7 +135,7 @@ class _Run:
         if self.settings.folder is not None and (self.settings.folder / PICTURES).is_dir():
             remove_leftovers(self.settings.folder / PICTURES)
         left = [i for i in order if i not in finished]
-        done = len(finished)
+        done, self.chosen = len(finished), len(order)
         if progress:
             progress(done, len(order))
         for turn in Batches(self.dataset, left, batch_size=self.settings.batch_size, workers=self.settings.workers):
@@ -195,13 +214,20 @@ class _Run:
             pictures.save(pictures.shrunk(pixels, side), folder / picture_name(name, what), sweep=False)
 
     def _result(self, facts: Mapping[str, str]) -> Evaluation:
-        dataset, scored = self.dataset, {method for method, _ in self.journal.scores}
+        dataset, failed = self.dataset, {failure.name for failure in self.failures}
+        # An image that one method could not do counts for none: means over other images do not compare.
+        scores = {key: found.without(failed) for key, found in self.journal.scores.items()}
+        scored = {method for (method, _), found in scores.items() if len(found)}
         methods = tuple(p.method for p in self.predictors if p.method.name in scored)
         if not methods:
-            raise DataError(
-                f"no image could be scored: {self.failures[0].reason}" if self.failures else "no method applies"
-            )
-        notes = list(dataset.notes)
+            reason = f"no image could be scored: {self.failures[0].reason}" if self.failures else "no method applies"
+            raise DataError(reason)
+        notes = [note for predictor in self.predictors for note in predictor.notes] + list(dataset.notes)
+        complete = dataset.layout.complete(dataset.rule).get(dataset.split)
+        if self.chosen < len(dataset):
+            notes.append(f"{self.chosen:,} of {many(len(dataset), 'image')} were scored")
+        elif complete is not None and complete != len(dataset):
+            notes.append(f"the complete data set has {complete:,} images in this split, this folder {len(dataset):,}")
         if self.places is not None and len(self.places) < len(dataset.bands):
             names = ", ".join(dataset.bands[place].name for place in self.places)
             notes.append(f"all methods are scored in the bands that the model restores: {names}")
@@ -209,7 +235,7 @@ class _Run:
             notes.append(f"{many(len(dataset.problems), 'sample')} left out: {brief(dataset.problems, 3)}")
         if self.failures:
             reasons = brief((failure.reason for failure in self.failures), 3)
-            notes.append(f"{many(len(self.failures), 'time')} an image could not be scored: {reasons}")
+            notes.append(f"{many(len(failed), 'image')} left out for all methods: {reasons}")
         repaired: Counter[str] = Counter()
         for changed in self.journal.repaired.values():
             repaired.update(changed)
@@ -223,7 +249,7 @@ class _Run:
             rule=dataset.rule,
             protocols=tuple(protocol.name for protocol in self.protocols),
             methods=methods,
-            scores=dict(self.journal.scores),
+            scores=scores,
             facts={**facts, "emrdm": emrdm.__version__},
             notes=tuple(notes),
             published=published_figures(dataset.layout.name) if whole else (),
@@ -244,13 +270,14 @@ def _identity(
         "emrdm": emrdm.__version__,
         "dataset": dataset.layout.name,
         "root": str(dataset.root.absolute()),
-        "layout": hashlib.sha256(repr(dataset.layout).encode()).hexdigest()[:16],
+        "settings of the data set": hashlib.sha256(repr(dataset.layout).encode()).hexdigest()[:16],
         "files": fingerprint(path for item in dataset.items for path in item.files),
         "split": dataset.split,
         "rule": dataset.rule,
         "frames": dataset.frames,
         "bands": [[band.name, band.low, band.high] for band in dataset.bands],
-        "images": f"{len(names)}, {hashlib.sha256(os.fsencode(chr(10).join(names))).hexdigest()[:16]}",
+        "images": len(names),
+        "names": hashlib.sha256(os.fsencode(chr(10).join(names))).hexdigest()[:16],
         "protocols": [protocol.name for protocol in protocols],
         "methods": {predictor.method.name: predictor.identity() for predictor in predictors},
     }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import final
 
@@ -54,6 +54,10 @@ class Scores:
     def merge(self, other: Scores) -> Scores:
         """Both together; where both know an image, this one's values stay."""
         return Scores({**other.values, **self.values})
+
+    def without(self, images: Collection[str]) -> Scores:
+        """The scores of all other images."""
+        return Scores({image: scores for image, scores in self.values.items() if image not in images})
 
     def gather(self) -> Scores:
         """The scores of all ranks of a distributed run, the same on each; a lone process keeps its own."""

@@ -18,7 +18,6 @@ from emrdm.metrics.perception import SMALLEST, lpips_over
 from emrdm.metrics.pixels import Over, check_pair, mae, psnr, rmse
 from emrdm.metrics.spectrum import sam, zero_spectra
 from emrdm.metrics.structure import ssim_over, uniform_taps
-from emrdm.strict import nearest
 
 
 @final
@@ -271,7 +270,7 @@ def find_protocols(names: Sequence[str]) -> tuple[Protocol, ...]:
     """Protocols by name, in order, each once."""
     for name in names:
         if name not in PROTOCOLS:
-            raise ConfigError(f"unknown protocol {name!r}{nearest(name, PROTOCOLS)}")
+            raise ConfigError(f"unknown protocol {name!r}: expected one of {', '.join(PROTOCOLS)}")
     return tuple(PROTOCOLS[name] for name in dict.fromkeys(names))
 
 

@@ -104,6 +104,7 @@ def _regions(evaluation: Evaluation, protocol: Protocol) -> Html:
     present = _present(evaluation, protocol)
     regions = ["", *dict.fromkeys(f"/{metric.partition('/')[2]}" for metric in present if "/" in metric)]
     metrics = [m for m in protocol.metrics if METRICS[m].better and any(f"{m}{r}" in present for r in regions[1:])]
+    metrics = [m for m in metrics if m != "rmse"]  # PSNR says the same, and a screen has an end
     if not metrics:
         return Html()
     groups = (tag("th", metric_label(m), scope="colgroup", colspan=len(regions)) for m in metrics)
