@@ -173,3 +173,13 @@ def test_a_side_that_the_format_cannot_have_is_refused_and_nothing_is_left(name,
         pictures.save(Image.new("RGB", (width, 1)), tmp_path / name)
     assert list(tmp_path.iterdir()) == []
     pictures.save(Image.new("RGB", (width - 1, 1)), tmp_path / name)
+
+
+def test_what_is_brighter_than_land_can_still_be_told_apart():
+    land = np.linspace(0, 1, 300, dtype=np.float32).reshape(3, 10, 10)
+    black_white = pictures.limits(land)
+    clouds = np.stack([np.linspace(1.5, 8, 100, dtype=np.float32).reshape(10, 10)] * 3)
+    shown = pictures.colour(clouds, (0, 1, 2), black_white).astype(int)
+    assert len(np.unique(shown)) > 15
+    assert (np.diff(shown.reshape(-1, 3)[:, 0]) >= 0).all()
+    assert pictures.colour(clouds, (0, 1, 2)).min() == 255  # plain limits saturate

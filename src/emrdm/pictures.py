@@ -21,6 +21,7 @@ _CLASSES = {
     255: (150, 40, 90),
 }
 _LONGEST = {"JPEG": 65500, "WEBP": 16383}  # pixels of a side that the format knows
+_SHOULDER, _BRIGHTEST = 0.8, 12.0  # share of white where it bends, and what becomes white, for limits of land
 _LARGEST = 1 << 28  # pixels of a sheet
 _INK, _EDGE, _PAPER, _GAP, _LABEL = (30, 32, 38), (170, 174, 182), (255, 255, 255), 6, 18
 
@@ -50,11 +51,19 @@ def limits(image: np.ndarray, *, share: float = 0.02) -> Limits:
 
 
 def colour(image: np.ndarray, bands: Sequence[int], black_white: Limits = (-1.0, 1.0)) -> np.ndarray:
-    """(C, H, W) as (H, W, 3) uint8: three of its bands, or one as gray; values outside the limits saturate."""
+    """(C, H, W) as (H, W, 3) uint8: three of its bands, or one as gray.
+
+    Values outside of plain limits saturate. Limits from :func:`limits` are those of land, which clouds exceed many
+    times: above them brightness goes on slowly, so that an overcast date is not a blank.
+    """
     low, high = black_white
     with np.errstate(over="ignore"):
         scaled = (image[list(bands)].astype(np.float32) - low) / (high - low)
-    scaled = (np.nan_to_num(scaled.clip(0, 1), nan=0) * 255 + 0.5).astype(np.uint8)
+    scaled = np.nan_to_num(scaled.clip(0, 1e6), nan=0)
+    if isinstance(low, np.ndarray):
+        bright = (scaled - _SHOULDER).clip(0)
+        scaled = np.minimum(scaled, _SHOULDER) + (1 - _SHOULDER) * np.log1p(bright) / np.log1p(_BRIGHTEST)
+    scaled = (scaled.clip(0, 1) * 255 + 0.5).astype(np.uint8)
     return np.ascontiguousarray(np.broadcast_to(scaled, (3, *scaled.shape[1:])).transpose(1, 2, 0))
 
 

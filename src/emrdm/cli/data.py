@@ -213,9 +213,9 @@ def _preview(arguments: argparse.Namespace) -> None:
         progress(done, len(chosen))
     if not rows:
         raise DataError(f"{arguments.root}: none of {len(chosen)} samples can be read")
-    title = f"{dataset.root.resolve().name}: {dataset.layout.title}, {dataset.split}, {len(rows)} of {len(dataset)}"
+    title = f"{dataset.root.resolve().name}: {dataset.layout.name}, {dataset.split}, {len(rows)} of {len(dataset)}"
     if any(tile.label == "mask" for row in rows for tile in row):
-        title += "; masks: white thick, blue thin, yellow shadow, purple no data"
+        title += "; mask: white thick, blue thin, yellow shadow, purple no data"
     pictures.save(pictures.sheet(rows, side=arguments.side, title=title), target)
     if not arguments.quiet:
         print(printable(f"{target}: {len(rows)} of {len(dataset)} samples"))
