@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,7 @@ from emrdm.metrics import PROTOCOLS, Data, find_protocols
 from emrdm.metrics.protocols import METRICS, show
 
 WEIGHTS = Path(emrdm.metrics.__file__).parent / "lpips_alex.safetensors"
-SHARED = Path(__file__).parents[2].parent / "shared" / "data" / "rice256"
+RICE = Path(os.environ.get("EMRDM_DATA") or Path(__file__).parents[2].parent / "shared" / "data") / "rice256"
 
 
 def images(bands, seed=0, size=(48, 56), spread=1.1):
@@ -68,13 +69,13 @@ def test_agrees_with_a_second_implementation(name, bands, make):
 
 @pytest.mark.parametrize("name", PROTOCOLS)
 def test_agrees_on_real_images(name):
-    if not SHARED.is_dir():
-        pytest.skip("no real images beside the repository")
+    if not RICE.is_dir():
+        pytest.skip("no real images: set EMRDM_DATA to where they are")
     from PIL import Image
 
     for folder, image in (("RICE1", "0"), ("RICE2", "5")):
         cloudy, label = (
-            np.asarray(Image.open(SHARED / folder / kind / f"{image}.webp").convert("RGB")).transpose(2, 0, 1)
+            np.asarray(Image.open(RICE / folder / kind / f"{image}.webp").convert("RGB")).transpose(2, 0, 1)
             for kind in ("cloud", "label")
         )
         prediction, target = (x.astype(np.float32) / np.float32(255) * 2 - 1 for x in (cloudy, label))
@@ -255,11 +256,11 @@ def test_every_protocol_describes_itself():
     ],
 )
 def test_the_cloudy_image_itself_scores_as_known(folder, expected_means, capsys):
-    if not SHARED.is_dir():
-        pytest.skip("no real images beside the repository")
+    if not RICE.is_dir():
+        pytest.skip("no real images: set EMRDM_DATA to where they are")
     from emrdm.cli import main
 
-    assert main(["evaluate", folder.lower(), str(SHARED / folder), "--protocol", "standard", "--json", "-q"]) == 0
+    assert main(["evaluate", folder.lower(), str(RICE / folder), "--protocol", "standard", "--json", "-q"]) == 0
     found = json.loads(capsys.readouterr().out)["methods"]["cloudy-image"]["protocols"]["standard"]
     for metric, mean in expected_means.items():
         assert found[metric]["mean"] == pytest.approx(mean, abs=6e-5)
