@@ -2,6 +2,8 @@
 
 import json
 import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -185,3 +187,13 @@ def test_mistakes_are_one_line_and_exit_code_two(words, message, root, capsys, t
     error = capsys.readouterr().err
     assert message in error
     assert error.count("\n") == 1
+
+
+def test_the_report_is_there_even_if_nobody_reads_the_table(root, tmp_path):
+    command = [sys.executable, "-m", "emrdm", "evaluate", "rice1", str(root), "-q", "-o", str(tmp_path / "r")]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    process.stdout.close()  # as head does when it has seen enough
+    assert process.wait(timeout=120) == 0
+    assert process.stderr.read() == b""
+    process.stderr.close()
+    assert (tmp_path / "r" / "report.html").is_file()

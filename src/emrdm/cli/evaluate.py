@@ -93,11 +93,10 @@ def run(arguments: argparse.Namespace) -> None:
         facts=facts,
         progress=Progress("evaluating", unit="images", silent=arguments.quiet),
     )
+    page = None if arguments.output is None else write_report(found, arguments.output)[0]  # before anybody reads
     print(as_json(found) if arguments.json else "\n".join(map(printable, as_text(found).split("\n"))))
-    if arguments.output is not None:
-        page, *_ = write_report(found, arguments.output)
-        if not arguments.quiet and not arguments.json:
-            print(f"\n{page}: open it in a browser; tables and per-image scores are beside it")
+    if page is not None and not arguments.quiet and not arguments.json:
+        print(f"\n{page}: open it in a browser; tables and per-image scores are beside it")
 
 
 def _words(arguments: argparse.Namespace) -> tuple[str | None, dict[str, Any]]:
