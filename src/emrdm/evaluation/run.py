@@ -83,21 +83,26 @@ def evaluate(
     identity = _identity(dataset, predictors, protocols, [dataset.items[i].name for i in order])
     with ExitStack() as held:
         if settings.folder is not None:
-            _make_ready(settings.folder, overwrite=settings.overwrite)
+            _make(settings.folder)
             held.enter_context(locked(settings.folder, "evaluation"))
+            _clear_the_way(settings.folder, overwrite=settings.overwrite)
         journal = Journal(settings.folder, identity, overwrite=settings.overwrite)
         run = _Run(dataset, predictors, protocols, settings, journal)
         return run.over(order, facts or {}, progress)
 
 
-def _make_ready(folder: Path, *, overwrite: bool) -> None:
-    """Make the folder; one that holds files of our names which are not ours is refused, pictures of another run go."""
+def _make(folder: Path) -> None:
+    """Make the folder, or say why it cannot be used."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        if not os.access(folder, os.W_OK):
-            raise PermissionError(13, "it is read-only")
     except OSError as error:
         raise InputError(f"{folder} cannot be written: {error.strerror}") from None
+    if not os.access(folder, os.W_OK):
+        raise InputError(f"{folder} cannot be written: it is read-only")
+
+
+def _clear_the_way(folder: Path, *, overwrite: bool) -> None:
+    """Refuse a folder with files of our names that are not ours; when overwriting, pictures of another run go."""
     ours = [name for name in OUTPUTS if (folder / name).exists()]
     if overwrite:
         for picture in (folder / PICTURES).glob("*.webp"):
@@ -222,8 +227,27 @@ class _Run:
         if not methods:
             reason = f"no image could be scored: {self.failures[0].reason}" if self.failures else "no method applies"
             raise DataError(reason)
+        whole = self.places is None or self.places == list(range(len(dataset.bands)))
+        return Evaluation(
+            dataset=dataset.layout.name,
+            title=_title(dataset),
+            split=dataset.split,
+            rule=dataset.rule,
+            protocols=tuple(protocol.name for protocol in self.protocols),
+            methods=methods,
+            scores=scores,
+            facts={**facts, "emrdm": emrdm.__version__},
+            notes=tuple(self._notes(failed)),
+            published=published_figures(dataset.layout.name) if whole else (),
+        )
+
+    def _notes(self, failed: set[str]) -> list[str]:
+        """What a reader must know before using the figures."""
+        dataset = self.dataset
         notes = [note for predictor in self.predictors for note in predictor.notes] + list(dataset.notes)
         complete = dataset.layout.complete(dataset.rule).get(dataset.split)
+        if dataset.split == "train" and not dataset.layout.own_validation:
+            complete = None  # validation has taken its share
         if self.chosen < len(dataset):
             notes.append(f"{self.chosen:,} of {many(len(dataset), 'image')} were scored")
         elif complete is not None and complete != len(dataset):
@@ -241,19 +265,7 @@ class _Run:
             repaired.update(changed)
         if repaired:
             notes.append(f"in the data: {summary_of_repairs(repaired)}")
-        whole = self.places is None or self.places == list(range(len(dataset.bands)))
-        return Evaluation(
-            dataset=dataset.layout.name,
-            title=_title(dataset),
-            split=dataset.split,
-            rule=dataset.rule,
-            protocols=tuple(protocol.name for protocol in self.protocols),
-            methods=methods,
-            scores=scores,
-            facts={**facts, "emrdm": emrdm.__version__},
-            notes=tuple(notes),
-            published=published_figures(dataset.layout.name) if whole else (),
-        )
+        return notes
 
 
 def _title(dataset: Dataset) -> str:
