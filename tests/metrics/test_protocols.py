@@ -55,8 +55,6 @@ def expected(name, prediction, target, levels, rgb):
 @pytest.mark.parametrize("bands", [3, 4, 13])
 @pytest.mark.parametrize("make", [images, smooth_images])
 def test_agrees_with_a_second_implementation(name, bands, make):
-    if name == "cuhk" and bands == 13:
-        pytest.skip("thirteen perceptual distances take long in plain numpy")
     prediction, target = make(bands, seed=bands)
     levels, rgb = (10000 if bands == 13 else 255), (2, 1, 0)
     ours = scored(name, prediction, target, data=Data(levels, rgb))
