@@ -49,11 +49,12 @@ class Batches(Iterable[list["Batch | Failure"]]):
     ) -> None:
         if workers and isinstance(dataset.cache, MemoryCache):
             # Workers are copies of this process: what they keep is lost with them, what it keeps they all have.
-            dataset.preload([entry.index if isinstance(entry, Draw) else entry for entry in order], workers=workers)
-        chunks = [list(order[i : i + batch_size]) for i in range(0, len(order), batch_size)]
+            few = len(order) < len(dataset)
+            wanted = [entry.index if isinstance(entry, Draw) else entry for entry in order] if few else None
+            dataset.preload(wanted, workers=workers)
         self._loader: torch.utils.data.DataLoader[list[Batch | Failure]] = torch.utils.data.DataLoader(
             _Fetching(dataset),  # type: ignore[arg-type]
-            batch_sampler=chunks,
+            batch_sampler=_Chunks(order, batch_size),
             num_workers=workers,
             collate_fn=collate,
             pin_memory=pin,
@@ -94,6 +95,20 @@ def _stack(samples: Sequence[Sample]) -> Batch:
         repaired=tuple(sample.repaired for sample in samples),
         **others,
     )
+
+
+class _Chunks(torch.utils.data.Sampler[list["int | Draw"]]):
+    """So many entries of an order at a time, made when they are asked for: a run may have millions."""
+
+    def __init__(self, order: Sequence[int | Draw], size: int) -> None:
+        self.order, self.size = order, size
+
+    def __len__(self) -> int:
+        return -(-len(self.order) // self.size)
+
+    def __iter__(self) -> Iterator[list[int | Draw]]:
+        for start in range(0, len(self.order), self.size):
+            yield list(self.order[start : start + self.size])
 
 
 class _Fetching(torch.utils.data.Dataset["Sample | Failure"]):
