@@ -373,6 +373,25 @@ def test_eight_bit_predictions_of_deeper_data_are_refused(tmp_path):
         evaluate(dataset, [FolderPredictor(tmp_path / "p", dataset)], STANDARD)
 
 
+def test_near_infrared_of_predictions_may_lie_beside_the_colours(tmp_path):
+    trees = pytest.importorskip("tests.data.trees", reason="made-up folders need rasterio", exc_type=ImportError)
+    dataset = open_dataset("cuhk-cr1", trees.cuhk(tmp_path / "cuhk"))
+    four = ((dataset[0].target + 1) / 2 * 255).round().clamp(0, 255).to(torch.uint8).numpy()
+    folder = tmp_path / "p"
+    (folder / "nir").mkdir(parents=True)
+    Image.fromarray(four[:3].transpose(1, 2, 0)).save(folder / "1.png")
+    Image.fromarray(four[3]).save(folder / "nir" / "1.png")
+    settings = Settings(tmp_path / "report")
+    found = evaluate(dataset, [FolderPredictor(folder, dataset)], STANDARD, settings=settings)
+    assert found.scores["predictions", "standard"].mean("mae").value < 1e-5  # halves may round either way
+    Image.fromarray(255 - four[3]).save(folder / "nir" / "1.png")
+    with pytest.raises(InputError, match="files have changed since"):
+        evaluate(dataset, [FolderPredictor(folder, dataset)], STANDARD, settings=settings)
+    Image.fromarray(four[3][:10]).save(folder / "nir" / "1.png")
+    with pytest.raises(DataError, match=r"nir/1\.png is uint8 of 10 x 256 pixels: expected 8 bits and 256 x 256"):
+        evaluate(dataset, [FolderPredictor(folder, dataset)], STANDARD)
+
+
 @pytest.mark.parametrize("content", ["somebody's notes\n", '{"a": 1}\n', "[]\n", '{"identity": 3}\n'])
 def test_a_file_that_is_not_ours_is_not_overwritten(dataset, tmp_path, content):
     journal = tmp_path / "report" / "journal.jsonl"

@@ -8,9 +8,10 @@ from typing import final
 
 import numpy as np
 
-from emrdm.data.layout import Decoded, Item, Layout, Listing, brief, folder, images_by_name, read_like
+from emrdm.data.layout import Decoded, Item, Layout, Listing, folder, images_by_name, read_like
 from emrdm.data.resize import halve
 from emrdm.errors import InputError
+from emrdm.wording import brief
 
 _SIZE = (512, 512)
 

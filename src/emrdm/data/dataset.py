@@ -17,11 +17,12 @@ from emrdm.config import Band
 from emrdm.data.augment import Augmentation, augment
 from emrdm.data.bands import colours
 from emrdm.data.cache import Cache
-from emrdm.data.layout import Decoded, Item, Layout, brief, choose, folder, without_twins
+from emrdm.data.layout import VALIDATION, Decoded, Item, Layout, choose, folder, without_twins
 from emrdm.data.sample import NODATA, Sample
 from emrdm.errors import DataError, InputError, printable
 from emrdm.images import to_model_units
 from emrdm.metrics import Data
+from emrdm.wording import brief
 
 _LOG = logging.getLogger(__name__)
 OnError = Literal["stop", "skip"]
@@ -58,7 +59,7 @@ class Dataset(torch.utils.data.Dataset[Sample]):
         *,
         split: str | None = "all",
         rule: str | None = None,
-        validation: float = 0.1,
+        validation: float = VALIDATION,
         on_error: OnError = "stop",
         cache: Cache | None = None,
         frames: int | None = None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self, final
@@ -20,6 +20,7 @@ from emrdm.rasters import SUFFIXES, Raster, read
 from emrdm.strict import nearest
 
 SPLITS = ("train", "val", "test", "all")
+VALIDATION = 0.1  # share of the training items that "val" takes where a data set has no such split of its own
 
 
 @final
@@ -218,11 +219,6 @@ def read_lists(root: Path, splits: Sequence[str], known: Container[str]) -> tupl
     return {split: set(names) for split, names in lists.items()}, problems
 
 
-def stack(rasters: Sequence[Raster]) -> np.ndarray:
-    """Frames (L, C, H, W) of rasters of one size and type."""
-    return np.stack([raster.pixels for raster in rasters])
-
-
 def without_twins(listing: Listing) -> Listing:
     """The listing with every name once; what comes a second time is a problem."""
     first: dict[str, Item] = {}
@@ -231,7 +227,7 @@ def without_twins(listing: Listing) -> Listing:
     return Listing(tuple(first.values()), problems, listing.notes)
 
 
-def choose(items: Sequence[Item], split: str, *, carve: float = 0.1) -> tuple[Item, ...]:
+def choose(items: Sequence[Item], split: str, *, carve: float = VALIDATION) -> tuple[Item, ...]:
     """The items of a split.
 
     Where no item is listed as "val", the share ``carve`` of the training items is taken, by a hash of their groups:
@@ -248,19 +244,12 @@ def choose(items: Sequence[Item], split: str, *, carve: float = 0.1) -> tuple[It
     return tuple(item for item in training if (share(item.group or item.name) < carve) == (split == "val"))
 
 
+def key_of(name: str) -> int:
+    """A whole number that belongs to a name for ever: for seeds that do not depend on what else is in a folder."""
+    return int(share(name) * 2**52)
+
+
 def share(name: str) -> float:
     """A number in [0, 1) that belongs to a name for ever: how validation samples are chosen."""
     content = name.encode(errors="surrogatepass")  # a file's name need not be text
     return int.from_bytes(hashlib.sha256(content).digest()[:8]) / 2**64
-
-
-def brief(names: Iterable[str], most: int = 5) -> str:
-    """The first few names, and how many more there are."""
-    names = list(names)
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
-
-
-def many(count: int, thing: str) -> str:
-    """1 image, 2 images."""
-    return f"{count:,} {thing}{'' if count == 1 else 's'}"

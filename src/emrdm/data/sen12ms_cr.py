@@ -10,7 +10,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import final
 
-from emrdm.data.layout import Decoded, Item, Layout, Listing, brief, folder, many, natural, read_like
+from emrdm.data.layout import Decoded, Item, Layout, Listing, folder, natural, read_like
+from emrdm.wording import brief, many
 
 _SIZE = (256, 256)
 _KINDS = ("s1", "s2", "s2_cloudy")

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import final
 
-from emrdm.data.layout import Decoded, Item, Layout, Listing, folder, natural, read_like, read_names, stack
+import numpy as np
+
+from emrdm.data.layout import Decoded, Item, Layout, Listing, folder, natural, read_like, read_names
 
 _SIZE = (256, 256)
 
@@ -46,7 +48,7 @@ class Sen2MtcNew(Layout):
     def decode(self, item: Item) -> Decoded:
         """Red, green and blue to restore, near infrared beside them; the values are not clipped."""
         assert item.target is not None
-        frames = stack([read_like(path, 4, size=_SIZE, eight_bit=False) for path in item.cloudy])
+        frames = np.stack([read_like(path, 4, size=_SIZE, eight_bit=False).pixels for path in item.cloudy])
         target = read_like(item.target, 4, size=_SIZE, eight_bit=False).pixels
         return Decoded(frames[:, :3].copy(), target[:3].copy(), frames[:, 3:].copy())
 

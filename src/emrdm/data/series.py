@@ -11,10 +11,11 @@ from typing import Self, final
 import numpy as np
 
 from emrdm.data.folders import CLEAR_NAMES, Numbers, read_frame
-from emrdm.data.layout import Decoded, Item, Layout, Listing, brief, folder, natural
+from emrdm.data.layout import Decoded, Item, Layout, Listing, folder, natural
 from emrdm.data.sample import CLEAR, NODATA, SHADOW, THICK, THIN, UNKNOWN
 from emrdm.errors import DataError
 from emrdm.rasters import SUFFIXES, Raster, read
+from emrdm.wording import brief
 
 _DATE = re.compile(r"(?<!\d)(19|20)(\d\d)-?(0[1-9]|1[0-2])-?(0[1-9]|[12]\d|3[01])(?!\d)")
 _KNOWN = (CLEAR, THICK, THIN, SHADOW, NODATA)

@@ -11,7 +11,7 @@ import torch
 
 from emrdm.data.clouds import CloudStyle, draw_series
 from emrdm.data.folders import CLEAR_NAMES, Numbers, find_folder, read_frame
-from emrdm.data.layout import Decoded, Item, Layout, Listing, folder, images_by_name, read_lists, share
+from emrdm.data.layout import Decoded, Item, Layout, Listing, folder, images_by_name, key_of, read_lists
 from emrdm.data.sample import NODATA
 from emrdm.errors import DataError
 from emrdm.noise import fold
@@ -65,7 +65,7 @@ class Synthetic(Layout):
         with np.errstate(over="ignore"):
             numbers = torch.from_numpy(pixels.astype(np.float32))
         clear = ((numbers - low) / (high - low)).nan_to_num(0).clamp(0, 1)
-        seed = fold(self.seed, int(share(item.name) * 2**52)) if key is None else fold(self.seed, key)
+        seed = fold(self.seed, key_of(item.name)) if key is None else fold(self.seed, key)
         names = [band.name for band in self.bands]
         drift = 0.04 if self.frames > 1 else 0.0  # light differs from date to date; a lone pair is of one date
         draws = draw_series(clear, seed, frames=self.frames, bands=names, style=self.style, drift=drift)

@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import final
 
-from emrdm.data.layout import Decoded, Item, Layout, brief, choose, folder, without_twins
+from emrdm.data.layout import VALIDATION, Decoded, Item, Layout, choose, folder, without_twins
 from emrdm.errors import DataError
+from emrdm.wording import brief
 
 Progress = Callable[[int, int], None]
 
@@ -69,7 +70,7 @@ def verify(
     problems, notes = list(listing.problems), list(listing.notes)
     if not listing.items and not problems:
         problems.append(f"{root} has no images: expected {layout.layout_help()}")
-    carve = 0 if layout.own_validation else 0.1
+    carve = 0 if layout.own_validation else VALIDATION
     counts = {split: len(choose(listing.items, split, carve=carve)) for split in ("train", "val", "test", "all")}
     carved = counts["val"] if not any("val" in item.splits for item in listing.items) else 0
     counts["train"] += carved

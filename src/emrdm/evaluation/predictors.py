@@ -16,7 +16,7 @@ from emrdm.config import SamplerConfig
 from emrdm.data import Batch, Dataset, Sample
 from emrdm.data.dataset import scale
 from emrdm.data.folders import read_frame
-from emrdm.data.layout import images_by_name, read_like, share
+from emrdm.data.layout import images_by_name, key_of, read_like
 from emrdm.data.matching import Matching
 from emrdm.errors import DataError, InputError
 from emrdm.evaluation.baselines import Baseline
@@ -75,7 +75,7 @@ class ModelPredictor(Predictor):
                 count = cloudy.shape[1]
                 raise DataError(f"{batch.names[0]} has {count} frames and the model takes one image: add --frames 1")
             cloudy, aux = cloudy[:, 0], None if aux is None else aux[:, 0]
-        seeds = [fold(self.seed, int(share(name) * 2**52)) for name in batch.names]
+        seeds = [fold(self.seed, key_of(name)) for name in batch.names]
         restored = self.model.restore(cloudy, aux, seed=seeds, sampler=self.sampler, scaled=True)
         return self.matching.outputs(restored)
 
@@ -132,13 +132,19 @@ class FolderPredictor(Predictor):
         partner = path.parent / "nir" / path.name
         if [band.name for band in self.dataset.bands] != ["red", "green", "blue", "nir"] or not partner.is_file():
             return None
-        colour = read_like(path, 3, size=(size[0], size[1]))
-        infrared = read_like(partner, len(read(partner).pixels), size=(size[0], size[1]))
+        colour, infrared = read_like(path, 3, size=(size[0], size[1]), eight_bit=True), read(partner)
+        if infrared.pixels.shape[1:] != (size[0], size[1]) or infrared.pixels.dtype != np.uint8:
+            found = f"{infrared.pixels.dtype} of {infrared.pixels.shape[1]} x {infrared.pixels.shape[2]} pixels"
+            raise DataError(
+                f"{partner} is {found}: expected 8 bits and {size[0]} x {size[1]}, as {path.name} beside it"
+            )
         return Raster(np.concatenate((colour.pixels, infrared.pixels[:1])), colour.valid, ("",) * 4)
 
     def identity(self) -> dict[str, object]:
         """The folder and what is in it."""
-        return {"predictions": str(self.folder.absolute()), "files": fingerprint(self.files.values())}
+        infrared = [path.parent / "nir" / path.name for path in self.files.values()]
+        files = fingerprint([*self.files.values(), *infrared])
+        return {"predictions": str(self.folder.absolute()), "files": files}
 
 
 @final
@@ -146,16 +152,16 @@ class BaselinePredictor(Predictor):
     """A simple method."""
 
     def __init__(self, baseline: Baseline, data: Data) -> None:
-        self.baseline, self.data, self.colours = baseline, data, data.rgb
+        self.baseline, self.data = baseline, data
         self.method = Method(baseline.name, baseline.title, "baseline")
 
     def predict(self, batch: Batch) -> Tensor:
         """Its answer."""
-        return self.baseline.predict(batch, self.colours)
+        return self.baseline.predict(batch, self.data.rgb)
 
     def applies(self, batch: Batch) -> bool:
         """Some need one frame, others several, or masks."""
-        return self.baseline.applies(batch, self.colours)
+        return self.baseline.applies(batch, self.data.rgb)
 
     def identity(self) -> dict[str, object]:
         """Nothing but its name."""

@@ -17,7 +17,6 @@ from torch import Tensor
 import emrdm
 from emrdm.data import CLEAR, NODATA, UNKNOWN, Batch, Batches, Dataset, Failure, Sample
 from emrdm.data.dataset import summary_of_repairs
-from emrdm.data.layout import brief, many
 from emrdm.data.preview import display_limits, visible
 from emrdm.errors import DataError, EmrdmError, InputError
 from emrdm.evaluation.journal import JOURNAL, Journal
@@ -26,6 +25,7 @@ from emrdm.evaluation.published import published_figures
 from emrdm.evaluation.results import CLOUDY_IMAGE, Evaluation, picture_name
 from emrdm.files import fingerprint, locked, remove_leftovers
 from emrdm.metrics import Protocol, Scores
+from emrdm.wording import brief, many
 
 PICTURES = "pictures"
 OUTPUTS = ("report.html", "summary.md", "summary.json", "scores.csv", PICTURES)

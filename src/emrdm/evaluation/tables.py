@@ -9,10 +9,10 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from emrdm.data.layout import many
 from emrdm.evaluation.results import Evaluation, Published
 from emrdm.metrics import METRICS, PROTOCOLS, Scores
 from emrdm.metrics.protocols import describe, show
+from emrdm.wording import many
 
 _ARROWS = {"higher": " ^", "lower": " v", "": ""}
 _REGIONS = {"": "all pixels", "cloudy": "cloudy pixels", "clear": "clear pixels"}

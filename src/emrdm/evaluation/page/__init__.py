@@ -12,11 +12,12 @@ from importlib import resources
 from pathlib import Path
 
 from emrdm.evaluation.page.gallery import picture_gallery
-from emrdm.evaluation.page.markup import Html, bullets, count, difference, join, metric_label, named, number, tag
+from emrdm.evaluation.page.markup import Html, bullets, difference, join, metric_label, named, number, tag
 from emrdm.evaluation.page.scores import cloudy_baseline, gains, image_table, incomparable, mean_of, protocol_card
 from emrdm.evaluation.results import Evaluation
 from emrdm.metrics import Protocol, find_protocols
 from emrdm.metrics.protocols import show
+from emrdm.wording import many
 
 _POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
 
@@ -72,7 +73,7 @@ def _header(evaluation: Evaluation, protocol: Protocol, sections: Iterable[str])
         "header",
         tag("p", "Cloud removal, evaluated with emrdm", class_="eyebrow"),
         tag("h1", evaluation.title),
-        tag("p", tag("code", evaluation.dataset), f"{split}, {count(len(evaluation.images))}", class_="what"),
+        tag("p", tag("code", evaluation.dataset), f"{split}, {many(len(evaluation.images), 'image')}", class_="what"),
         _headline(evaluation, protocol),
         notes if evaluation.notes else "",
         _tiles(evaluation, protocol),

@@ -7,10 +7,11 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from emrdm.evaluation.page.markup import Html, count, heads, join, metric_label, named, number, tag
+from emrdm.evaluation.page.markup import Html, heads, join, metric_label, named, number, tag
 from emrdm.evaluation.page.scores import methods_in_order
 from emrdm.evaluation.results import CLOUDY_IMAGE, Evaluation, picture_name
 from emrdm.metrics import Protocol
+from emrdm.wording import many
 
 _ROOM = 5_500_000  # characters that pictures may take
 _Pictures = dict[tuple[str, str], str]  # by image and what it shows
@@ -29,7 +30,7 @@ def picture_gallery(evaluation: Evaluation, protocol: Protocol, folder: Path, mo
     for group, images in groups.items():
         cases = (_case(evaluation, protocol, image, titles, found) for image in images)
         parts.append(tag("div", tag("h3", group), *cases, class_="cases"))
-    text = f"Chosen by PSNR of {best.title} among {count(len(seen))} with pictures; scores by the "
+    text = f"Chosen by PSNR of {best.title} among {many(len(seen), 'image')} with pictures; scores by the "
     lead = tag("p", text, named(protocol), ".", class_="quiet")
     return join(lead, tag("div", *parts, class_="gallery")) if parts else Html()
 

@@ -61,11 +61,6 @@ def difference(metric: str, value: float) -> str:
     return text if text in (NONE, show(metric, 0.0)) else ("+" if value > 0 else MINUS) + text
 
 
-def count(images: int) -> str:
-    """So many images, in words."""
-    return f"{images:,} image" + ("" if images == 1 else "s")
-
-
 def metric_label(metric: str) -> Html:
     """Name of a metric with an arrow to the better end and its unit."""
     about = METRICS.get(metric, Metric(metric, "", 4))

@@ -10,7 +10,6 @@ from emrdm.evaluation.page.markup import (
     NONE,
     Html,
     bullets,
-    count,
     difference,
     heads,
     join,
@@ -23,6 +22,7 @@ from emrdm.evaluation.page.markup import (
 from emrdm.evaluation.results import CLOUDY_IMAGE, Evaluation, Method, Published
 from emrdm.metrics import METRICS, Mean, Protocol
 from emrdm.metrics.protocols import describe
+from emrdm.wording import many
 
 STATIC_ROWS = 500  # rows of a longer table are written as JSON and made when they are looked at
 _COLOURS = 6
@@ -142,8 +142,8 @@ def _best(metric: str, values: Iterable[float]) -> str:
 def _remark(mean: Mean, images: int) -> str:
     """What is odd about a mean."""
     odd = {
-        f"{mean.left_out:,} of {count(images)} left out: the score is not defined there.": mean.left_out,
-        f"{mean.count + mean.left_out:,} of {count(images)} scored.": 0 < mean.count + mean.left_out < images,
+        f"{mean.left_out:,} of {many(images, 'image')} left out: the score is not defined there.": mean.left_out,
+        f"{mean.count + mean.left_out:,} of {many(images, 'image')} scored.": 0 < mean.count + mean.left_out < images,
         "Infinite because some images are reproduced without any error.": math.isinf(mean.value),
     }
     return " ".join(text for text, holds in odd.items() if holds)
