@@ -36,10 +36,10 @@ def value(text):
 # row of the paper's table -> how the preset says it
 ROWS = {
     "Parameters": lambda p: p.paper.parameters_millions,
-    "Training Steps": lambda p: p.training.steps,
-    "Training Epochs": lambda p: p.training.epochs,
-    "Batch Size": lambda p: p.training.batch_size,
-    "Training Hardware": lambda p: p.training.gpus,
+    "Training Steps": lambda p: p.train.steps,
+    "Training Epochs": lambda p: p.paper.epochs,
+    "Batch Size": lambda p: p.train.batch_size,
+    "Training Hardware": lambda p: p.train.gpus,
     "In Channels": lambda p: p.model.in_channels,
     "Out Channels": lambda p: p.model.out_channels,
     "Patch Size": lambda p: p.model.network.patch,
@@ -61,11 +61,11 @@ ROWS = {
     r"$\sigmacov$": lambda p: p.model.preconditioning.sigma_cov,
     r"$P_\textmean$ in~\crefalg:train": lambda p: p.model.training_noise.p_mean,
     r"$P_\textstd $ in~\crefalg:train": lambda p: p.model.training_noise.p_std,
-    "Learning Rate": lambda p: p.training.learning_rate,
-    "Betas": lambda p: list(p.training.betas),
-    "Eps": lambda p: p.training.eps,
-    "Weight Decay": lambda p: p.training.weight_decay,
-    "EMA Decay": lambda p: p.training.ema_decay,
+    "Learning Rate": lambda p: p.optimizer.lr,
+    "Betas": lambda p: list(p.optimizer.betas),
+    "Eps": lambda p: p.optimizer.eps,
+    "Weight Decay": lambda p: p.optimizer.weight_decay,
+    "EMA Decay": lambda p: p.optimizer.ema_decay,
     "Sampling Steps $N$": lambda p: p.model.sampler.steps,
     r"$\sigmatmin$": lambda p: p.model.sampler.sigma_min,
     r"$\sigmatmax$": lambda p: p.model.sampler.sigma_max,
@@ -74,7 +74,7 @@ ROWS = {
     r"$\Stmin$": lambda p: p.model.sampler.t_min,
     r"$\Stmax$": lambda p: p.model.sampler.t_max,
 }
-WORDS = {"Precision": lambda p: p.training.precision, "Optimizer": lambda p: "AdamW"}
+WORDS = {"Precision": lambda p: p.train.precision, "Optimizer": lambda p: "AdamW"}
 
 
 def test_every_row_of_the_papers_table_is_in_the_presets():
@@ -149,19 +149,33 @@ def test_channels_have_the_published_order_and_scaling(name, inputs, bands, aux)
 
 
 @pytest.mark.parametrize(
-    "change",
+    ("key", "value"),
     [
-        {"steps": 0},
-        {"batch_size": -1},
-        {"learning_rate": -1.0},
-        {"ema_decay": 7.0},
-        {"betas": [0.9, 2.0]},
-        {"epochs": 0},
+        ("train.steps", 0),
+        ("train.batch_size", -1),
+        ("train.accumulate", 0),
+        ("train.precision", "fp64"),
+        ("train.skip_limit", -1),
+        ("optimizer.lr", -1.0),
+        ("optimizer.ema_decay", 7.0),
+        ("optimizer.betas", [0.9, 2.0]),
+        ("optimizer.betas", [0.9, 1.0]),
+        ("optimizer.clip", 0.0),
+        ("optimizer.groups", "many"),
+        ("watch.keep", 0),
+        ("watch.validate_every", 0),
+        ("data", [{"dataset": "rice1"}]),
     ],
 )
-def test_recipes_that_make_no_sense_are_refused(change):
-    with pytest.raises(ConfigError, match=f"training.{next(iter(change))}"):
-        load_preset("tiny").replace({f"training.{key}": value for key, value in change.items()})
+def test_recipes_that_make_no_sense_are_refused(key, value):
+    with pytest.raises(ConfigError, match=key):
+        load_preset("tiny").replace({key: value})
+
+
+def test_fewer_processes_than_the_recipe_is_for_accumulate():
+    train = load_preset("cuhk-cr1").train
+    assert [train.batches_a_step(n) for n in (1, 2, 3, 4)] == [3, 2, 1, 1]
+    assert load_preset("cuhk-cr1").replace({"train.accumulate": 5}).train.batches_a_step(3) == 5
 
 
 def test_a_preset_with_many_bands_is_fine(tmp_path):
@@ -203,7 +217,7 @@ def test_figures_are_not_inherited():
     assert load_preset("config-a").paper.parameters_millions is None
     assert load_preset("tiny").paper is None
     assert load_preset("cuhk-cr1").replace({"model.process.alpha": 1.0}).paper is None
-    assert load_preset("cuhk-cr1").replace({"training.steps": 7}).paper is not None
+    assert load_preset("cuhk-cr1").replace({"train.steps": 7}).paper is not None
 
 
 def test_a_preset_of_ones_own_builds_on_another(tmp_path):
@@ -315,6 +329,6 @@ def test_a_preset_cannot_build_on_itself(tmp_path):
 
 def test_changes_by_dotted_keys_are_strict_too():
     tiny = load_preset("tiny")
-    assert tiny.replace({"model.sampler.steps": 9, "training.steps": 7}).model.sampler.steps == 9
+    assert tiny.replace({"model.sampler.steps": 9, "train.steps": 7}).model.sampler.steps == 9
     with pytest.raises(ConfigError, match="did you mean 'steps'"):
         tiny.replace({"model.sampler.setps": 9})

@@ -91,7 +91,8 @@ class _Described:
             "size": self.size,
             "cost": dump(self.config.cost(self.size, self.size)),
             "config": dump(self.config),
-            "training": dump(self.preset.training) if self.preset else None,
+            "train": dump(self.preset.train) if self.preset else None,
+            "optimizer": dump(self.preset.optimizer) if self.preset else None,
             "paper": dump(self.preset.paper) if self.preset else None,
             "weights": weights,
         }
@@ -182,14 +183,14 @@ def _method_rows(config: ModelConfig) -> list[tuple[str, str]]:
 def _weight_rows(found: _Described) -> list[tuple[str, str]]:
     rows = []
     if found.preset:
-        training = found.preset.training
+        train, optimizer = found.preset.train, found.preset.optimizer
         recipe = [
-            f"{training.steps:,} steps",
-            f"batch {training.batch_size} x {training.gpus} GPU",
-            f"AdamW lr {training.learning_rate:g}",
-            f"weight decay {training.weight_decay:g}",
-            f"EMA {training.ema_decay:g}",
-            training.precision,
+            f"{train.steps:,} steps",
+            f"batch {train.batch_size} x {train.gpus} GPU",
+            f"AdamW lr {optimizer.lr:g}",
+            f"weight decay {optimizer.weight_decay:g}",
+            f"EMA {optimizer.ema_decay:g}",
+            train.precision,
         ]
         rows.append(("training", ", ".join(recipe)))
         if found.preset.paper:

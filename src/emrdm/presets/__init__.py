@@ -8,16 +8,17 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Literal, final
+from typing import Any, final
 
 from emrdm.card import Results
 from emrdm.config import ModelConfig
 from emrdm.errors import ConfigError
 from emrdm.files import why_unreadable
-from emrdm.strict import check, dump, merge, nearest, nested, parse
+from emrdm.presets.recipe import OptimizerConfig, Source, TrainConfig, WatchConfig
+from emrdm.strict import dump, merge, nearest, nested, parse
 
 _NOT_PRESETS = ("studies",)
 _LARGEST = 1 << 20  # bytes of a preset
@@ -27,38 +28,11 @@ _DEEP = re.compile(r"(?<![\w'\"-])(?:[\w'\"-]++[ \t]*+\.[ \t]*+){40}")
 
 @final
 @dataclass(frozen=True)
-class TrainingConfig:
-    """The recipe a preset was trained with; batch_size is per GPU."""
-
-    steps: int
-    batch_size: int
-    epochs: int | None = None
-    gpus: int = 1
-    learning_rate: float = 1e-4
-    betas: tuple[float, float] = (0.9, 0.999)
-    eps: float = 1e-8
-    weight_decay: float = 1e-2
-    ema_decay: float = 0.9999
-    precision: Literal["fp32", "tf32", "bf16-mixed"] = "tf32"
-
-    def __post_init__(self) -> None:
-        check(self, "training")
-        for name in ("steps", "batch_size", "gpus", "epochs"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ConfigError(f"training.{name} is {value}: expected 1 or more")
-        ranges = {"learning_rate": 1.0, "eps": 1.0, "weight_decay": 1e3, "ema_decay": 1.0}
-        for name, value in (*((key, getattr(self, key)) for key in ranges), *(("betas", beta) for beta in self.betas)):
-            if not 0 <= value <= ranges.get(name, 1.0):
-                raise ConfigError(f"training.{name} is {value:g}: expected 0 to {ranges.get(name, 1.0):g}")
-
-
-@final
-@dataclass(frozen=True)
 class PaperFigures:
     """What the paper prints of a preset; times are on one RTX 4090."""
 
     results: Results
+    epochs: int | None = None
     parameters_millions: float | None = None
     macs_giga: float | None = None
     training_ms_a_batch: float | None = None
@@ -68,11 +42,17 @@ class PaperFigures:
 @final
 @dataclass(frozen=True)
 class Preset:
-    """A model, the recipe that trains it and what the paper says of it."""
+    """A model, the recipe that trains it and what the paper says of it.
+
+    ``data`` is empty in the presets of this package: a file of one's own may name the folders to train on.
+    """
 
     title: str
     model: ModelConfig
-    training: TrainingConfig
+    train: TrainConfig
+    optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
+    watch: WatchConfig = field(default_factory=WatchConfig)
+    data: tuple[Source, ...] = ()
     paper: PaperFigures | None = None
 
     def replace(self, changes: Mapping[str, Any]) -> Preset:
