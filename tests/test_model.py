@@ -279,6 +279,34 @@ def test_gradients_flow_in_training(multi):
     multi.network.zero_grad()
 
 
+def test_pixels_without_a_known_target_do_not_count_in_training(multi):
+    generator = torch.Generator().manual_seed(0)
+    clear, cloudy, aux = (
+        torch.rand(shape, generator=generator) for shape in ((2, 3, 16, 16), (2, 3, 3, 16, 16), (2, 3, 1, 16, 16))
+    )
+    present, known = torch.tensor([[True] * 3, [True, False, True]]), torch.ones(2, 16, 16, dtype=torch.bool)
+    rest = {
+        "sigma": torch.tensor([0.1, 2.0]),
+        "noise": torch.randn(cloudy.shape, generator=generator),
+        "present": present,
+    }
+
+    def run(clear, valid):
+        losses = multi.losses(clear, cloudy, aux, valid=valid, **rest)
+        return losses.detach(), *torch.autograd.grad(losses.sum(), list(multi.network.parameters()))
+
+    for a, b in zip(run(clear, None), run(clear, known), strict=True):
+        assert torch.equal(a, b)
+    known[:, 3:9, 5:] = False
+    holes = clear.masked_fill(~known[:, None], math.nan)
+    for a, b in zip(run(clear, known), run(holes, known), strict=True):
+        assert torch.isfinite(b).all()
+        assert torch.equal(a, b)
+    for wrong in (known[:1], known.float(), known[:, None]):
+        with pytest.raises(InputError, match=r"expected bool of shape \(2, 16, 16\)"):
+            multi.losses(clear, cloudy, aux, valid=wrong, **rest)
+
+
 def test_a_few_steps_of_training_lower_the_loss():
     model = EMRDM.from_preset("tiny")
     optimizer = torch.optim.AdamW(model.network.parameters(), lr=2e-3)
@@ -398,7 +426,7 @@ BAD_MONO += [
     (lambda m: m.save("/"), "/ is a folder: expected the name of a file to write"),
     (lambda m: m.save("/no/such/folder/m.safetensors"), "cannot be written: No such file or directory"),
     (lambda m: EMRDM.from_published(5, preset="tiny"), "checkpoint is a int: expected a path"),
-    (lambda m: EMRDM.from_preset(5), "preset is a int: expected a name or a .toml file"),
+    (lambda m: EMRDM.from_preset(5), "preset is a int: expected a name or a .toml or .yaml file"),
 ]
 
 

@@ -59,3 +59,9 @@ class DataError(EmrdmError, ValueError):
 
 class MissingDependencyError(EmrdmError, ImportError):
     """An optional package is needed for what was asked."""
+
+
+class InterruptedRunError(EmrdmError):
+    """A signal ended the work; what was done is kept."""
+
+    exit_code = 130

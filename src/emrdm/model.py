@@ -71,11 +71,16 @@ class EMRDM:
 
     @classmethod
     def from_preset(cls, name: str, *, seed: int = 0) -> EMRDM:
-        """A freshly initialised model of a preset, by name or ``.toml`` file; the same seed gives the same weights."""
+        """A freshly initialised model of a preset, by name or file; the same seed gives the same weights."""
         preset = load_preset(name)
+        return cls.fresh(preset.model, seed=seed, card=ModelCard(title=preset.title))
+
+    @classmethod
+    def fresh(cls, config: ModelConfig, *, seed: int = 0, card: ModelCard | None = None) -> EMRDM:
+        """A freshly initialised model; the same seed gives the same weights."""
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(fold(seed, 0) >> 1)  # the CPU's alone; any whole number will do
-            return cls(preset.model, card=ModelCard(title=preset.title))
+            return cls(config, card=card)
 
     @classmethod
     def load(cls, path: str | Path) -> EMRDM:
@@ -268,12 +273,18 @@ class EMRDM:
         sigma: Tensor,
         noise: Tensor,
         present: Tensor | None = None,
+        valid: Tensor | None = None,
     ) -> Tensor:
         """Training loss of each sample, (B,) (Algorithm 1).
 
-        ``clear`` is (B, C, H, W), ``cloudy`` and ``noise`` are (B, L, C, H, W), ``sigma`` is (B,).
+        ``clear`` is (B, C, H, W), ``cloudy`` and ``noise`` are (B, L, C, H, W), ``sigma`` is (B,). ``valid`` is
+        (B, H, W) bool: pixels of ``clear`` that are known; whatever the others hold, they do not count.
         """
-        return training_losses(self.denoiser(cloudy, aux, present=present), clear, cloudy, sigma, noise)
+        denoiser = self.denoiser(cloudy, aux, present=present)
+        expected = (*cloudy.shape[:1], *cloudy.shape[3:])
+        if valid is not None and (valid.dtype != torch.bool or valid.shape != expected):
+            raise InputError(f"valid is {valid.dtype} of shape {tuple(valid.shape)}: expected bool of shape {expected}")
+        return training_losses(denoiser, clear, cloudy, sigma, noise, valid=valid)
 
 
 def _sampler(asked: SamplerConfig | None, default: SamplerConfig) -> SamplerConfig:

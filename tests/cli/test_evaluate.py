@@ -79,6 +79,15 @@ def test_a_preset_without_weights_is_scored_with_a_warning(root, caplog, capsys)
     assert "test, 1 image" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("name", ["mine.yaml", "mine.yml"])
+def test_a_preset_of_ones_own_may_be_yaml(root, tmp_path, caplog, capsys, name):
+    (tmp_path / name).write_text("base: tiny\nmodel:\n  sampler: {steps: 1}\n")
+    words = ["evaluate", str(tmp_path / name), "rice1", str(root), "--limit", "1", "--no-baselines", "--json"]
+    assert main(words) == 0
+    assert "its weights are random" in caplog.text
+    assert "1 steps" in json.loads(capsys.readouterr().out)["facts"]["sampler"]
+
+
 def test_a_range_may_begin_below_zero(tmp_path, capsys):
     for kind in ("cloudy", "clear"):
         (tmp_path / kind).mkdir()

@@ -90,12 +90,22 @@ def test_a_preset_of_ones_own(capsys, tmp_path):
     assert "my own" in output(capsys, str(path))
 
 
+@pytest.mark.parametrize("ending", ["yaml", "yml"])
+def test_a_preset_of_ones_own_may_be_yaml(capsys, tmp_path, ending):
+    path = tmp_path / f"mine.{ending}"
+    path.write_text("base: tiny\ntitle: my own\noptimizer:\n  lr: 2e-4\n")
+    text = output(capsys, str(path))
+    assert "my own" in text
+    assert "AdamW lr 0.0002" in text
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["sen12ms"], "unknown preset 'sen12ms'; did you mean 'sen12ms-cr'?"),
         (["none.safetensors"], "none.safetensors cannot be read: No such file or directory"),
         (["none.toml"], "none.toml cannot be read: No such file or directory"),
+        (["none.yaml"], "none.yaml cannot be read: No such file or directory"),
         (["none.ckpt"], "none.ckpt cannot be read: No such file or directory"),
         ([""], "MODEL is empty"),
         (["tiny", "--size", "1"], "--size is 1: expected 2 to 1000000 pixels"),

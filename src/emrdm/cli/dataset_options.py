@@ -50,8 +50,8 @@ def layout(arguments: argparse.Namespace) -> Layout:
     from emrdm.data import find_layout
     from emrdm.data.clouds import STYLES
 
-    numbers = _numbers(arguments)
-    changes: dict[str, Any] = {} if numbers is None else {"numbers": numbers}
+    found = numbers(arguments)
+    changes: dict[str, Any] = {} if found is None else {"numbers": found}
     if arguments.clouds is not None:
         changes["style"] = STYLES[arguments.clouds]
     if arguments.dataset == "synthetic" and getattr(arguments, "frames", None):
@@ -69,7 +69,8 @@ def open_dataset(arguments: argparse.Namespace, **options: Any) -> Dataset:
     return Dataset(layout(arguments), arguments.root, split=arguments.split, **common)
 
 
-def _numbers(arguments: argparse.Namespace) -> Numbers | None:
+def numbers(arguments: argparse.Namespace) -> Numbers | None:
+    """What the user says of the numbers of their own images."""
     from emrdm.data import Numbers
 
     if arguments.bands is None and arguments.range is None:

@@ -184,10 +184,11 @@ def _load(name: str) -> tuple[EMRDM, str]:
 
     from emrdm.model import EMRDM
     from emrdm.presets import preset_names
+    from emrdm.presets.reading import is_preset_file
     from emrdm.strict import nearest
     from emrdm.weights import digest
 
-    if name in preset_names() or name.endswith(".toml"):
+    if name in preset_names() or is_preset_file(name):
         logging.getLogger("emrdm").warning("%s is a preset: its weights are random, and so are its results", name)
         model = EMRDM.from_preset(name)
     elif not Path(name).exists() and not Path(name).suffix:

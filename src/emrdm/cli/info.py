@@ -33,7 +33,10 @@ examples:
 def configure(parser: argparse.ArgumentParser) -> list[argparse.ArgumentParser]:
     """Declare the arguments."""
     parser.add_argument(
-        "model", nargs="?", metavar="MODEL", help="name of a preset, a .toml preset, or a .safetensors weights file"
+        "model",
+        nargs="?",
+        metavar="MODEL",
+        help="name of a preset, a .toml or .yaml preset, or a .safetensors weights file",
     )
     parser.add_argument(
         "--size", type=int, default=256, metavar="PIXELS", help="side of the image to count for (default: %(default)s)"
@@ -101,10 +104,11 @@ class _Described:
 def _describe(model: str, size: int) -> _Described:
     """Names of presets win over files of the same name; anything else with a suffix or a slash is a file."""
     from emrdm.presets import load_preset, preset_names
+    from emrdm.presets.reading import is_preset_file
     from emrdm.weights import read_header, stored_dtype
 
     is_file = model not in preset_names() and ("." in model or "/" in model)
-    if is_file and not model.endswith(".toml"):
+    if is_file and not is_preset_file(model):
         header = read_header(Path(model))
         return _Described(model, size, header.config, header.card.title, header=header, dtype=stored_dtype(Path(model)))
     preset = load_preset(model)

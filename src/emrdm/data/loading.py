@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import signal
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import final
@@ -54,12 +55,12 @@ class Batches(Iterable[list["Batch | Failure"]]):
             dataset.preload(wanted, workers=workers)
         self._loader: torch.utils.data.DataLoader[list[Batch | Failure]] = torch.utils.data.DataLoader(
             _Fetching(dataset),  # type: ignore[arg-type]
-            batch_sampler=_Chunks(order, batch_size),
+            batch_sampler=Chunks(order, batch_size),
             num_workers=workers,
             collate_fn=collate,
             pin_memory=pin,
             prefetch_factor=4 if workers else None,
-            worker_init_fn=_one_thread,
+            worker_init_fn=quiet_worker,
         )
 
     def __len__(self) -> int:
@@ -97,17 +98,21 @@ def _stack(samples: Sequence[Sample]) -> Batch:
     )
 
 
-class _Chunks(torch.utils.data.Sampler[list["int | Draw"]]):
-    """So many entries of an order at a time, made when they are asked for: a run may have millions."""
+@final
+class Chunks(torch.utils.data.Sampler[list["int | Draw"]]):
+    """So many entries of an order at a time, made when they are asked for: a run may have millions.
 
-    def __init__(self, order: Sequence[int | Draw], size: int) -> None:
-        self.order, self.size = order, size
+    ``start`` leaves out what came before that entry.
+    """
+
+    def __init__(self, order: Sequence[int | Draw], size: int, *, start: int = 0) -> None:
+        self.order, self.size, self.start = order, size, start
 
     def __len__(self) -> int:
-        return -(-len(self.order) // self.size)
+        return -(-(len(self.order) - self.start) // self.size)
 
     def __iter__(self) -> Iterator[list[int | Draw]]:
-        for start in range(0, len(self.order), self.size):
+        for start in range(self.start, len(self.order), self.size):
             yield list(self.order[start : start + self.size])
 
 
@@ -121,5 +126,10 @@ class _Fetching(torch.utils.data.Dataset["Sample | Failure"]):
         return self.dataset.fetch(index)
 
 
-def _one_thread(_worker: int) -> None:
+def quiet_worker(_worker: int) -> None:
+    """Set a worker process up: one thread, and no ears for signals."""
     torch.set_num_threads(1)  # workers share the cores among each other
+    for number in (signal.SIGINT, signal.SIGTERM):
+        # Ctrl-C and schedulers signal all processes at once. What to do about it is for the main process to say, which
+        # may need one more batch; a worker ends when that process does.
+        signal.signal(number, signal.SIG_IGN)

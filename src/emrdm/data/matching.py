@@ -64,6 +64,10 @@ class Matching:
         parts = [images[s.auxiliary][:, :, s.place] for s in self._aux]  # type: ignore[index]
         return frames, _rescaled(torch.stack(parts, dim=2), self._aux_bands, self.config.aux)
 
+    def target(self, clear: Tensor) -> Tensor:
+        """The clear image (B, C, H, W) of the data set as the model should give it, in [-1, 1]."""
+        return _rescaled(clear[:, self.places], self.bands, self.config.bands)
+
     def outputs(self, restored: Tensor) -> Tensor:
         """A restored image (B, C, H, W) of the model in the data set's scaling."""
         return _rescaled(restored, self.config.bands, self.bands, clip=False)

@@ -75,6 +75,12 @@ class Hourglass(nn.Module):
             x = level(x, _positions(x), condition)
         return self.patch_out(self.out_norm(x)).movedim(-1, 1)
 
+    def recompute(self, on: bool = True) -> None:
+        """Whether blocks compute their activations twice in training instead of keeping them; see :class:`Level`."""
+        for module in self.modules():
+            if isinstance(module, Level):
+                module.recompute = on
+
     def check_input(self, x: Tensor, c_noise: Tensor, rank: int) -> None:
         """Refuse what the network is not defined for; padding is the caller's business."""
         if x.ndim != rank or x.shape[-3] != self.in_channels:

@@ -11,6 +11,7 @@ import math
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from emrdm.networks.neighborhood import neighborhood_attention
 
@@ -177,12 +178,22 @@ class Block(nn.Module):
 
 
 class Level(nn.ModuleList):
-    """The blocks of one resolution, in order."""
+    """The blocks of one resolution, in order.
+
+    With ``recompute``, training keeps what goes into each block and computes the rest again on the way back, dropout
+    included: less memory and more time for the same gradients.
+    """
+
+    recompute: bool = False
 
     def forward(self, x: Tensor, positions: Tensor, condition: Tensor) -> Tensor:
         """(B, h, w, width) -> the same."""
+        again = self.recompute and torch.is_grad_enabled()  # without gradients nothing is kept in any case
         for block in self:
-            x = block(x, positions, condition)
+            if again:
+                x = checkpoint(block, x, positions, condition, use_reentrant=False)
+            else:
+                x = block(x, positions, condition)
         return x
 
 

@@ -22,7 +22,7 @@ class OptimizerConfig:
     Attributes:
         groups: "one" for all parameters, as published; "hdit" gives the mapping network a third of the learning rate
             and takes weight decay from gains, scales and queries, as Crowson et al. 2024 do.
-        schedule: of the learning rate; "cosine" falls to zero at the last step.
+        schedule: of the learning rate; "cosine" falls to zero behind the last step.
         warmup: steps over which the learning rate rises from zero.
         clip: largest norm of the gradient; None for no clipping.
         ema_decay: of the moving average, reached after a warm-up.

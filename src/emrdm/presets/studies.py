@@ -9,7 +9,8 @@ from importlib.resources import files
 from typing import Any, final
 
 from emrdm.errors import ConfigError
-from emrdm.presets import Preset, load_preset, read_toml
+from emrdm.presets import Preset, load_preset
+from emrdm.presets.reading import read_toml
 from emrdm.strict import nearest, parse
 
 

@@ -1,0 +1,89 @@
+"""What is typed as KEY=VALUE, and folders as NAME=ROOT."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import tomllib
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from emrdm.cli import dataset_options
+from emrdm.errors import InputError
+
+if TYPE_CHECKING:
+    from emrdm.presets import Preset
+
+_SETTING = re.compile(r"[a-z_]+(\.[a-z_0-9]+)*=.*", re.DOTALL)
+# parts of the model may be named without it: sampler.steps is model.sampler.steps
+_OF_THE_MODEL = (
+    "network",
+    "process",
+    "preconditioning",
+    "training_noise",
+    "sampler",
+    "inputs",
+    "frames",
+    "bands",
+    "aux",
+)
+
+
+def words(given: Sequence[str], *, expected: str) -> tuple[str, dict[str, Any]]:
+    """One name and settings, from the words of a command."""
+    plain = [word for word in given if not _SETTING.fullmatch(word)]
+    if len(plain) != 1:
+        raise InputError(f"found {' '.join(given)!r}: expected {expected}")
+    return plain[0], {key: value(text) for key, _, text in (w.partition("=") for w in given if w not in plain)}
+
+
+def value(text: str) -> Any:
+    """A value as TOML has it, or a text without quotes; ``none`` is nothing."""
+    if text.lower() in ("none", "null"):
+        return None
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def full_keys(overrides: dict[str, Any]) -> dict[str, Any]:
+    """Settings by their full keys."""
+    return {
+        f"model.{key}" if key.partition(".")[0] in _OF_THE_MODEL else key: value for key, value in overrides.items()
+    }
+
+
+def sources(arguments: argparse.Namespace, name: str, recipe: Preset) -> list[dict[str, Any]]:
+    """The folders of --data with what else is said of them."""
+    from emrdm.data import CATALOG
+    from emrdm.strict import nearest
+
+    numbers = dataset_options.numbers(arguments)
+    common: dict[str, Any] = {"rule": arguments.rule, "clouds": arguments.clouds}
+    if numbers is not None:
+        common["bands"] = list(numbers.names)
+        common["range"] = None if numbers.low is None else [numbers.low, numbers.high]
+    found = []
+    for text in arguments.data or []:
+        dataset, equals, root = text.partition("=")
+        if not equals:
+            dataset, root = _own_dataset(name, recipe), text
+        if dataset not in CATALOG:
+            raise InputError(f"--data {text}: unknown data set {dataset!r}{nearest(dataset.lower(), CATALOG)}")
+        if not root:
+            raise InputError(f"--data {text}: expected NAME=ROOT with the folder behind the equals sign")
+        found.append({"dataset": dataset, "root": root, **common})
+    if not found and any(common.get(key) for key in common):
+        raise InputError("--rule, --bands, --range and --clouds say more about --data: expected it with them")
+    return found
+
+
+def _own_dataset(name: str, recipe: Preset) -> str:
+    """The data set a preset is for."""
+    from emrdm.data import CATALOG
+
+    own = recipe.paper.results.dataset.lower().replace("_", "-") if recipe.paper else name
+    if own not in CATALOG:
+        raise InputError(f"--data needs the name of a data set for {name}: expected NAME=ROOT, such as pairs=ROOT")
+    return own

@@ -1,0 +1,129 @@
+"""The folder of a run: what it holds, and whether a command may go on with it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, final
+
+from emrdm.errors import ConfigError, InputError
+from emrdm.files import atomic_path
+from emrdm.presets import Preset
+from emrdm.strict import dump, parse
+from emrdm.training.log import LOG, TENSORBOARD
+
+RECIPE = "recipe.json"
+CHECKPOINTS, SHEETS = "checkpoints", "sheets"
+MODEL, CARD, CURVES = "model.safetensors", "README.md", "curves.png"
+_OURS = (RECIPE, LOG, CHECKPOINTS, SHEETS, MODEL, CARD, CURVES, TENSORBOARD)
+
+
+@final
+class RunFolder:
+    """Paths of a run, and the recipe it was begun with."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.checkpoints, self.sheets = path / CHECKPOINTS, path / SHEETS
+        self.model, self.card, self.curves, self.log = path / MODEL, path / CARD, path / CURVES, path / LOG
+
+    def make(self) -> None:
+        """Make the folder, or say why it cannot be."""
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InputError(f"{self.path} cannot be the folder of a run: {error.strerror}") from None
+        if not os.access(self.path, os.W_OK):
+            raise InputError(f"{self.path} cannot be written: expected a folder for the run")
+
+    def begun(self) -> bool:
+        """Whether there is a run in it."""
+        return (self.path / RECIPE).is_file()
+
+    def clear(self) -> None:
+        """Forget the run that is in it; files that are not a run's stay."""
+        for name in _OURS:
+            path = self.path / name
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            else:
+                path.unlink(missing_ok=True)
+
+    def claim(self, facts: Mapping[str, Any], *, allow_changes: bool) -> list[str]:
+        """Begin a run with these facts or go on with one; what has changed since it was begun, if that is allowed."""
+        if not self.begun():
+            foreign = [name for name in _OURS if (self.path / name).exists()]
+            if foreign:
+                raise InputError(f"{self.path} has a {foreign[0]} of its own: choose another folder")
+            self._write(facts)
+            return []
+        changes = differences(self.facts(), facts)
+        if changes and not allow_changes:
+            raise ConfigError(
+                f"{self.path} holds a run with another recipe: {'; '.join(changes)}. "
+                "Choose another folder, or add --allow-changes to go on with the new one"
+            )
+        self._write(facts)  # what is watched may change without asking
+        return changes
+
+    def facts(self) -> dict[str, Any]:
+        """What the run was begun with."""
+        path = self.path / RECIPE
+        try:
+            facts = json.loads(path.read_text("utf-8"))
+        except (OSError, ValueError) as error:
+            raise ConfigError(f"{path} cannot be read: {error}") from None
+        if not isinstance(facts, dict) or "recipe" not in facts:
+            raise ConfigError(f"{path} has no recipe in it: expected the file that training wrote")
+        return facts
+
+    def recipe(self) -> Preset:
+        """The recipe of the run."""
+        return parse(Preset, self.facts()["recipe"])
+
+    def _write(self, facts: Mapping[str, Any]) -> None:
+        with atomic_path(self.path / RECIPE) as temporary:
+            temporary.write_text(json.dumps(facts, indent=1) + "\n", "utf-8")
+
+
+def facts_of(recipe: Preset, *, samples: Mapping[str, Any], samples_a_step: int, start: str | None) -> dict[str, Any]:
+    """What decides the weights of a run, and the whole recipe.
+
+    Args:
+        recipe: of the run.
+        samples: what the data sets hold: a folder may move, its images may not change.
+        samples_a_step: over all processes; their number may change.
+        start: digest of the weights it starts from, None for random ones.
+    """
+    return {"recipe": dump(recipe), "samples": dict(samples), "samples_a_step": samples_a_step, "start": start}
+
+
+_FREE = ("recipe.watch", "recipe.paper", "recipe.title", "recipe.train.select", "recipe.train.skip_limit")
+# of batch size, processes and accumulation only the product counts; of data what is in it
+_COUNTED_ELSEWHERE = ("recipe.train.batch_size", "recipe.train.gpus", "recipe.train.accumulate", "recipe.data")
+
+
+def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    """What differs, as "key is x, was y"; keys that do not matter for the weights are left out."""
+    before, after = _flat(old), _flat(new)
+    found = []
+    for key in dict.fromkeys([*after, *before]):
+        if key.startswith(_FREE + _COUNTED_ELSEWHERE) or before.get(key) == after.get(key):
+            continue
+        name = key.removeprefix("recipe.")
+        found.append(f"{name} is {_show(after.get(key))}, was {_show(before.get(key))}")
+    return found
+
+
+def _flat(value: Any, prefix: str = "") -> dict[str, Any]:
+    if not isinstance(value, Mapping):
+        return {prefix.removesuffix("."): value}
+    return {name: leaf for key, item in value.items() for name, leaf in _flat(item, f"{prefix}{key}.").items()}
+
+
+def _show(value: Any) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= 60 else text[:57] + "..."

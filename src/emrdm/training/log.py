@@ -1,0 +1,108 @@
+"""What a run says of itself on the way: one line of JSON an event, and TensorBoard where it is installed.
+
+The log of a run that was stopped and went on is the log of one that never was: what came after the checkpoint is
+taken out before the run goes on, since it will happen again.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, final
+
+from emrdm.files import atomic_path
+
+_LOG = logging.getLogger(__name__)
+LOG = "log.jsonl"
+TENSORBOARD = "tensorboard"
+
+Row = Mapping[str, Any]
+
+
+@final
+class Log:
+    """The log of a run, as files; ``listener`` hears every row, too."""
+
+    def __init__(self, folder: Path, *, step: int, listener: Callable[[Row], None] | None = None) -> None:
+        """Open the log of a run that goes on behind ``step``."""
+        self.path = folder / LOG
+        kept = [row for row in read_log(self.path) if row["step"] <= step]
+        with atomic_path(self.path) as temporary:
+            temporary.write_text("".join(_line(row) for row in kept), "utf-8")
+        self._file = self.path.open("a", encoding="utf-8")
+        self._board = _tensorboard(folder / TENSORBOARD, step)
+        self._listener = listener
+
+    def add(self, kind: str, step: int, **values: Any) -> None:
+        """Write a row; it is on its way to the disk when this returns."""
+        row = {"kind": kind, "step": step, **values}
+        self._file.write(_line(row))
+        self._file.flush()
+        if self._board is not None:
+            for name, value in _scalars(kind, values):
+                self._board.add_scalar(name, value, step)
+        if self._listener is not None:
+            self._listener(row)
+
+    def picture(self, name: str, step: int, pixels: Any) -> None:
+        """Show a picture (H, W, 3) uint8 in TensorBoard."""
+        if self._board is not None:
+            self._board.add_image(name, pixels, step, dataformats="HWC")
+
+    def close(self) -> None:
+        """Write what is left."""
+        self._file.close()
+        if self._board is not None:
+            self._board.close()
+
+
+def read_log(path: Path) -> list[dict[str, Any]]:
+    """The rows of a log; a last line that a killed process left unfinished is not one."""
+    if not path.exists():
+        return []
+    rows = []
+    for line in path.read_text("utf-8", errors="replace").splitlines():
+        try:
+            row = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(row, dict) and isinstance(row.get("step"), int):
+            rows.append(row)
+    return rows
+
+
+def _line(row: Row) -> str:
+    return json.dumps(_plain(row)) + "\n"
+
+
+def _plain(value: Any) -> Any:
+    """JSON knows no NaN and no infinity: they become texts that float() reads."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def _scalars(kind: str, values: Row, prefix: str = "") -> list[tuple[str, float]]:
+    """Numbers by a name that groups them in TensorBoard, such as validation/rice1/psnr."""
+    found = []
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            found += _scalars(kind, value, "" if key == "scores" else f"{prefix}{key}/")
+        elif isinstance(value, int | float) and not isinstance(value, bool):
+            found.append((f"{'train' if kind == 'step' else kind}/{prefix}{key}", float(value)))
+    return found
+
+
+def _tensorboard(folder: Path, step: int) -> Any:
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        _LOG.info("tensorboard is not installed: the log is in %s alone", LOG)
+        return None
+    # what an earlier process wrote behind the checkpoint is hidden
+    return SummaryWriter(folder, purge_step=step + 1)

@@ -1,0 +1,428 @@
+"""The training loop: Algorithm 1 of the paper, on one device or many, from any step on.
+
+Everything random is a function of the seed and of numbers that count from the beginning of the run: which samples a
+step sees and how they are augmented (``order``), noise levels and noise (``objective``), dropout (below). A run that
+was stopped therefore goes on as if nothing had happened, and several processes do what one would.
+"""
+
+from __future__ import annotations
+
+import copy
+import logging
+import math
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+import emrdm
+from emrdm import weights
+from emrdm.data import Failure
+from emrdm.errors import DataError, EmrdmError, InputError, printable
+from emrdm.files import locked
+from emrdm.model import EMRDM
+from emrdm.noise import fold
+from emrdm.presets import Preset
+from emrdm.training import export
+from emrdm.training.average import MovingAverage
+from emrdm.training.checkpoint import Checkpoints, pack, unpack, whole
+from emrdm.training.folder import RunFolder, facts_of
+from emrdm.training.log import Log, Row
+from emrdm.training.machine import Machine, compile_blocks, memory, numerics, start
+from emrdm.training.objective import Objective, draw_noise
+from emrdm.training.optimizer import build_optimizer, rate, set_rate
+from emrdm.training.order import Order
+from emrdm.training.place import Outcome, Place
+from emrdm.training.samples import Samples, batches
+from emrdm.training.sources import contents, open_training, open_validation
+from emrdm.training.stopping import Stopping
+from emrdm.training.validation import Validation, criterion
+from emrdm.wording import brief
+
+_LOG = logging.getLogger(__name__)
+_DROPOUT = 2  # stream of the seed; 0 and 1 are the order's
+_RECENT = 1000  # steps among which skipped ones are counted
+_QUARANTINE_SHARE = 0.1  # of the samples; more than that means that the disk is broken, not a file
+
+
+def train(
+    recipe: Preset,
+    folder: Path,
+    *,
+    machine: Machine | None = None,
+    start_from: Path | None = None,
+    allow_changes: bool = False,
+    overwrite: bool = False,
+    max_minutes: float | None = None,
+    listener: Callable[[Row], None] | None = None,
+) -> Outcome:
+    """Train a model, or go on with the run that is in the folder.
+
+    Args:
+        recipe: model, optimiser, steps and data; see ``emrdm.load_preset`` and ``Preset.replace``.
+        folder: of the run: checkpoints, log, pictures, and in the end the weights and their model card.
+        machine: devices, processes, workers.
+        start_from: weights to start from instead of random ones.
+        allow_changes: go on although the recipe is not the one the run was begun with.
+        overwrite: forget the run that is in the folder.
+        max_minutes: stop with a checkpoint when they are up.
+        listener: hears every row of the log, in the first process.
+
+    Returns:
+        how it ended. After a signal there is a checkpoint as well; a second signal ends at once.
+    """
+    began = time.monotonic()
+    machine = machine or Machine()
+    if max_minutes is not None and not max_minutes > 0:
+        raise InputError(f"--max-minutes is {max_minutes:g}: expected more than 0")
+    fabric = start(machine, recipe.train)
+    run = RunFolder(folder)
+    with ExitStack() as held:
+        if fabric.is_global_zero:
+            run.make()
+            held.enter_context(locked(folder, "training"))
+            if overwrite:
+                run.clear()
+        stopping = held.enter_context(Stopping(max_minutes=max_minutes, started=began))
+        held.enter_context(numerics(recipe.train))
+        training = _Training(recipe, run, fabric, machine, stopping, start_from, allow_changes, listener)
+        return training.run()
+
+
+class _Training:
+    """A run: set up in ``__init__``, then ``run``, step by step."""
+
+    def __init__(
+        self,
+        recipe: Preset,
+        folder: RunFolder,
+        fabric: Any,
+        machine: Machine,
+        stopping: Stopping,
+        start_from: Path | None,
+        allow_changes: bool,
+        listener: Callable[[Row], None] | None,
+    ) -> None:
+        self.recipe, self.folder, self.fabric, self.stopping = recipe, folder, fabric, stopping
+        self.rank, self.ranks, self.first = fabric.global_rank, fabric.world_size, fabric.is_global_zero
+        config, self.workers = recipe.model, machine.workers
+
+        # Data. A step sees ``accumulate`` batches in each process.
+        self.accumulate = recipe.train.batches_a_step(self.ranks)
+        self.samples = Samples(open_training(recipe.data, config, recipe.train, machine.make_cache), config)
+        self.order = Order(
+            len(self.samples),
+            recipe.train.seed,
+            batch_size=self.accumulate * recipe.train.batch_size,
+            steps=recipe.train.steps,
+            rank=self.rank,
+            ranks=self.ranks,
+        )
+        held_out = open_validation(recipe.data, config, machine.make_cache)
+        self.validation = Validation(
+            held_out,
+            images=recipe.watch.validation_images,
+            rows=recipe.watch.sheet_images,
+            batch_size=recipe.train.batch_size,
+            rank=self.rank,
+            ranks=self.ranks,
+        )
+
+        # Model. Validation has a network of its own: the live one is never touched, wherever its parameters are.
+        self.model = EMRDM.load(start_from) if start_from else EMRDM.fresh(config, seed=recipe.train.seed)
+        if self.model.config.network != config.network or self.model.config.in_channels != config.in_channels:
+            raise InputError(f"{start_from} holds another network than the recipe's: expected the same")
+        begun_with = _digest(self.model) if start_from else None
+        self.model = EMRDM(config, network=self.model.network, card=self.model.card)
+        self.shown = EMRDM(config, network=copy.deepcopy(self.model.network)).to(fabric.device)
+        self.network = self.model.network.train()
+        self.network.recompute(recipe.train.recompute)
+        if recipe.train.compile:
+            compile_blocks(self.network)
+
+        # Fabric moves it, wraps it for several processes and sets the precision.
+        self.module = fabric.setup_module(Objective(self.model))
+        optimizer = build_optimizer(self.network, recipe.optimizer, fused=fabric.device.type == "cuda" or None)
+        self.optimizer = fabric.setup_optimizers(optimizer)
+        self.parameters = list(self.network.parameters())
+        self.average = MovingAverage(self.parameters, decay=recipe.optimizer.ema_decay)
+
+        # The run's folder, and where the run is.
+        self.place, self.log, self.changes = Place(), None, []
+        if self.first:
+            a_step = self.order.batch_size * self.ranks
+            facts = facts_of(recipe, samples=contents(self.samples.datasets), samples_a_step=a_step, start=begun_with)
+            self.changes = folder.claim(facts, allow_changes=allow_changes)
+            self.checkpoints = Checkpoints(folder.checkpoints, keep=recipe.watch.keep)
+            self.checkpoints.check_space(16 * sum(parameter.numel() for parameter in self.parameters))
+        self._resume()
+        if self.first:
+            self.log = Log(folder.path, step=self.place.step, listener=listener)
+            self._say_where(machine)
+        self.checkpoint_seconds = self.validation_seconds = 0.0
+        self.clock, self.counted = time.monotonic(), 0  # since the last line of the log: when, and steps
+
+    # ---------------------------------------------------------------- the loop
+
+    def run(self) -> Outcome:
+        """All steps that are left, unless the run is stopped."""
+        steps, watch = self.recipe.train.steps, self.recipe.watch
+        self._validate_if_due()  # a run may have been stopped just before
+        reason: Literal["finished", "time", "signal"] = "finished"
+        start = self.place.step * self.order.batch_size
+        self.batches = batches(
+            self.samples,
+            self.order,
+            batch_size=self.recipe.train.batch_size,
+            start=start,
+            workers=self.workers,
+            pin=self.fabric.device.type == "cuda",
+        )
+        saved, self.clock = self.place.step, time.monotonic()
+        for step in range(self.place.step, steps):
+            loss, norm, stop = self._step(step)
+            self.place.step = step + 1
+            self._note(loss, norm)
+            if stop and step + 1 < steps:
+                reason = "signal" if stop == 2 else "time"
+                break
+            if self._validation_is_due() or (step + 1) % watch.checkpoint_every == 0:
+                self._validate_if_due()
+                self._checkpoint()
+                saved = self.place.step
+        if self.place.step != saved:
+            self._checkpoint()
+        if reason == "finished":
+            self._finish()
+        if self.log is not None:
+            self.log.close()
+        heard = None if self.stopping.signal is None else self.stopping.signal.name
+        return Outcome(reason, self.place, steps, self.folder, self.first, heard)
+
+    def _step(self, step: int) -> tuple[float, float, int]:
+        """One step of the optimiser: loss, norm of the gradient, and whether to stop (1 time is up, 2 a signal)."""
+        optimizer = self.recipe.optimizer
+        set_rate(self.optimizer, rate(optimizer, step, self.recipe.train.steps))
+        loss = torch.zeros((), device=self.fabric.device)
+        names: list[str] = []
+        for turn in range(self.accumulate):
+            parts, failures = next(self.batches)
+            self._quarantine(failures)
+            names += [name for batch in parts for name in batch.names]
+            if sum(len(batch.names) for batch in parts) < self.recipe.train.batch_size:
+                raise DataError(f"{len(failures)} samples in a row cannot be read: {failures[-1].reason}")
+            # Dropout: numbered over all processes, as the samples are.
+            torch.manual_seed(fold(self.recipe.train.seed, _DROPOUT, step, self.rank * self.accumulate + turn) >> 1)
+            for part, batch in enumerate(parts):
+                batch = batch.to(self.fabric.device)
+                sigma, noise = draw_noise(self.model, batch, self.fabric.device)
+                more = turn + 1 < self.accumulate or part + 1 < len(parts)
+                with self.fabric.no_backward_sync(self.module, enabled=more):
+                    losses = self.module(batch.clear, batch.cloudy, batch.aux, sigma, noise, batch.valid)
+                    share = losses.sum() / self.order.batch_size
+                    self.fabric.backward(share)
+                loss += share.detach()
+        gradients = [parameter.grad for parameter in self.parameters if parameter.grad is not None]
+        norm = torch.nn.utils.get_total_norm(gradients)
+        norm = norm.full_tensor() if hasattr(norm, "full_tensor") else norm
+        mean_loss, size, stop = self._agree(loss, norm)
+        if math.isfinite(mean_loss) and math.isfinite(size):
+            if optimizer.clip is not None:
+                torch.nn.utils.clip_grads_with_norm_(self.parameters, optimizer.clip, norm)
+            self.optimizer.step()
+            self.average.update(self.parameters)
+        else:
+            self._skip(step, mean_loss, size, names)
+        self.optimizer.zero_grad()
+        return mean_loss, size, stop
+
+    def _agree(self, loss: Tensor, norm: Tensor) -> tuple[float, float, int]:
+        """Loss, norm and the wish to stop, the same in every process; the one place where the device is waited for."""
+        due = self._validation_is_due(self.place.step + 1)
+        needed = self.checkpoint_seconds + (self.validation_seconds if due else 0.0)
+        wishes = loss.new_tensor([self.stopping.time_is_up(needed), self.stopping.signal is not None])
+        values = torch.cat([torch.stack([loss, norm.to(loss.device)]), wishes]).double()
+        mean_loss, size, time_is_up, signal = self.fabric.all_reduce(values, reduce_op="mean").tolist()
+        return mean_loss, size, 2 if signal else 1 if time_is_up else 0
+
+    def _note(self, loss: float, norm: float) -> None:
+        """A line in the log now and then."""
+        total, count = self.place.window
+        if math.isfinite(loss):
+            total, count = total + loss, count + 1
+        self.place.window = (total, count)
+        self.counted += 1
+        if self.place.step % self.recipe.watch.log_every and self.place.step != self.recipe.train.steps:
+            return
+        now = time.monotonic()
+        seconds, self.clock = now - self.clock, now
+        self.place.seconds += seconds
+        speed = self.counted * self.order.batch_size * self.ranks / max(seconds, 1e-9)
+        self.place.window, self.counted = (0.0, 0), 0
+        if self.log is not None:
+            self.log.add(
+                "step",
+                self.place.step,
+                loss=total / count if count else math.nan,
+                norm=norm,
+                lr=self.optimizer.param_groups[0]["lr"],
+                images_per_s=speed,
+                memory=memory(self.fabric.device),
+                seconds=self.place.seconds,
+                steps=self.recipe.train.steps,
+            )
+
+    # ---------------------------------------------------------------- what happens now and then
+
+    def _validation_is_due(self, step: int | None = None) -> bool:
+        step = self.place.step if step is None else step
+        last = step == self.recipe.train.steps
+        due = step > 0 and (last or step % self.recipe.watch.validate_every == 0)
+        return due and self.place.validated < step and bool(self.validation.datasets)
+
+    def _validate_if_due(self) -> None:
+        """Score the averaged weights; where they are the best so far, they are exported."""
+        if not self._validation_is_due():
+            return
+        began, step = time.monotonic(), self.place.step
+        self._show_average()
+        scores = self.validation.score(self.shown)
+        value = criterion(scores)
+        best = self.place.best is None or value > self.place.best["value"]
+        row = {"step": step, "value": value, "scores": {name: dict(found) for name, found in scores.items()}}
+        self.place.validated = step
+        self.place.validations.append(row)
+        if best:
+            self.place.best = row
+        if self.first:
+            assert self.log is not None
+            path = self.folder.sheets / f"step-{step:08}.png"
+            title = f"step {step:,}   {'   '.join(export.scores_in_words(name, s) for name, s in scores.items())}"
+            picture = self.validation.sheet(self.shown, path, title=title)
+            self.log.add("validation", step, scores=row["scores"], value=value, best=best)
+            if picture is not None:
+                self.log.picture("validation", step, picture)
+            if best and self.recipe.train.select == "best":
+                self._export_weights()
+        self.validation_seconds = time.monotonic() - began
+        self.clock += self.validation_seconds  # the speed is that of training
+
+    def _show_average(self) -> None:
+        """Put the averaged weights into the network that is shown; its buffers are as they were made."""
+        with torch.no_grad():
+            for parameter, averaged in zip(self.shown.network.parameters(), self.average.averages, strict=True):
+                parameter.copy_(whole(averaged))
+            for mine, live in zip(self.shown.network.buffers(), self.network.buffers(), strict=True):
+                mine.copy_(whole(live))
+
+    def _export_weights(self) -> None:
+        card = export.model_card(self.recipe, self.place, self.samples.datasets, self.order.batch_size * self.ranks)
+        weights.save(self.folder.model, self.model.config, card, self.shown.network.state_dict())
+
+    def _checkpoint(self) -> None:
+        """Write all of it down. Parameters may be spread over processes, so all of them take part."""
+        began = time.monotonic()
+        tensors = pack(self.network, self.optimizer, self.average)
+        if self.ranks > 1:
+            parts: list[dict[str, str]] = [{} for _ in range(self.ranks)]
+            torch.distributed.all_gather_object(parts, self.place.quarantine)
+            self.place.quarantine = {name: reason for part in parts for name, reason in part.items()}
+        if self.first:
+            self.checkpoints.write(self.place.step, tensors, {**asdict(self.place), "updates": self.average.updates})
+        self.fabric.barrier()
+        self.checkpoint_seconds = time.monotonic() - began
+        self.clock += self.checkpoint_seconds
+
+    def _resume(self) -> None:
+        """Go on from the newest checkpoint; the first process reads it for all."""
+        found = self.checkpoints.newest() if self.first else None
+        found = self.fabric.broadcast(found) if self.ranks > 1 else found
+        if found is None:
+            return
+        tensors, state = found
+        unpack(tensors, self.network, self.optimizer, self.average)
+        self.average.updates = state.pop("updates")
+        self.place = Place(**{**state, "window": tuple(state["window"])})
+        if self.place.step > self.recipe.train.steps:
+            raise InputError(
+                f"{self.folder.path} has done {self.place.step:,} steps: expected train.steps of as many at least"
+            )
+
+    def _finish(self) -> None:
+        """Weights where none were exported yet, and the model card."""
+        if self.recipe.train.select == "last" or not self.validation.datasets:
+            self._show_average()
+            if self.first:
+                self._export_weights()
+        if self.first:
+            assert self.log is not None
+            export.write_card(
+                self.folder, self.recipe, self.place, self.samples.datasets, self.order.batch_size * self.ranks
+            )
+        self.fabric.barrier()
+
+    # ---------------------------------------------------------------- what goes wrong
+
+    def _skip(self, step: int, loss: float, norm: float, names: Sequence[str]) -> None:
+        """Leave the weights as they are; too many such steps end the run."""
+        self.place.skipped.append(step)
+        if self.log is not None:
+            self.log.add("skipped", step + 1, loss=loss, norm=norm, names=list(names))
+        what = f"step {step + 1}: loss {loss:g}, gradient {norm:g}"
+        _LOG.warning("%s: the step was skipped (%s)", what, printable(brief(names, 3)))
+        recent = [skipped for skipped in self.place.skipped if skipped > step - _RECENT]
+        if len(recent) > self.recipe.train.skip_limit:
+            raise EmrdmError(
+                f"{what}: {len(recent)} of the last {min(_RECENT, step + 1):,} steps were not finite, expected "
+                f"{self.recipe.train.skip_limit} at most; try a lower optimizer.lr, or optimizer.clip=1 "
+                f"(the last samples: {brief(names, 3)})"
+            )
+
+    def _quarantine(self, failures: Sequence[Failure]) -> None:
+        """Remember samples that could not be read, each once."""
+        for failure in failures:
+            if failure.name in self.place.quarantine:
+                continue
+            self.place.quarantine[failure.name] = failure.reason
+            _LOG.warning("left out: %s", printable(failure.reason))
+            if self.log is not None:
+                self.log.add("quarantine", self.place.step + 1, name=failure.name, reason=failure.reason)
+        most = 10 + _QUARANTINE_SHARE * len(self.samples)
+        if len(self.place.quarantine) > most:
+            raise DataError(
+                f"{len(self.place.quarantine)} of {len(self.samples)} samples cannot be read: "
+                f"expected {most:.0f} at most; see the log ({brief(self.place.quarantine, 3)})"
+            )
+
+    def _say_where(self, machine: Machine) -> None:
+        assert self.log is not None
+        self.log.add(
+            "start",
+            self.place.step,
+            emrdm=emrdm.__version__,
+            torch=torch.__version__,
+            device=_device_name(self.fabric.device),
+            processes=self.ranks,
+            strategy=machine.strategy,
+            batch_size=self.recipe.train.batch_size,
+            accumulate=self.accumulate,
+            samples_a_step=self.order.batch_size * self.ranks,
+            samples=len(self.samples),
+            validation_images=len(self.validation),
+            parameters=sum(parameter.numel() for parameter in self.parameters),
+            steps=self.recipe.train.steps,
+            changes=self.changes,
+        )
+
+
+def _device_name(device: torch.device) -> str:
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else str(device)
+
+
+def _digest(model: EMRDM) -> str:
+    return weights.digest(model.config, model.card, model.network.state_dict())

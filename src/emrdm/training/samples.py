@@ -1,0 +1,193 @@
+"""What a training step is fed: samples of one or several data sets as the model takes them, in batches."""
+
+from __future__ import annotations
+
+import dataclasses
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import final
+
+import torch
+from torch import Tensor
+
+from emrdm.config import ModelConfig
+from emrdm.data import Dataset, Draw, Failure, MemoryCache, Sample
+from emrdm.data.loading import Chunks, quiet_worker
+from emrdm.data.matching import Matching
+from emrdm.errors import DataError, InputError
+from emrdm.noise import fold
+from emrdm.training.order import Order
+
+_TRIES = 20  # samples in a row that may be unreadable before something else must be wrong
+_SIDES = 4  # stream of a draw's key; 0 to 3 are the augmentation's
+
+
+@final
+@dataclass(frozen=True)
+class Drawn:
+    """A sample as the model takes it, the key of its draw, and what could not be read on the way to it."""
+
+    key: int
+    sample: Sample | None
+    failures: tuple[Failure, ...] = ()
+
+
+@final
+@dataclass(frozen=True)
+class TrainingBatch:
+    """Samples of one shape.
+
+    Attributes:
+        names: of the samples.
+        keys: of their draws; noise levels and noise are made from them.
+        cloudy: (B, L, C, H, W) in [-1, 1].
+        clear: (B, C, H, W).
+        aux: (B, L, C_aux, H, W) or None.
+        valid: (B, H, W) bool, pixels whose clear image is known; None where all are.
+    """
+
+    names: tuple[str, ...]
+    keys: tuple[int, ...]
+    cloudy: Tensor
+    clear: Tensor
+    aux: Tensor | None
+    valid: Tensor | None
+
+    def to(self, device: torch.device) -> TrainingBatch:
+        """The batch there; from page-locked memory the copies overlap with work."""
+        return self._mapped(lambda x: x.to(device, non_blocking=True))
+
+    def pin_memory(self) -> TrainingBatch:
+        """With its images in page-locked memory; torch's loader calls it."""
+        return self._mapped(lambda x: x.pin_memory())
+
+    def _mapped(self, change: object) -> TrainingBatch:
+        images = {name: change(x) for name, x in vars(self).items() if isinstance(x, Tensor)}  # type: ignore[operator]
+        return dataclasses.replace(self, **images)
+
+
+@final
+class Samples(torch.utils.data.Dataset[Drawn]):
+    """Data sets one after the other, as one; each sample as the model takes it.
+
+    A sample that cannot be read is answered with the next one that can, so that a batch always has its size, and is
+    reported by name. Which one that is depends on the files alone, so a run that is repeated sees the same.
+    """
+
+    def __init__(self, datasets: Sequence[Dataset], config: ModelConfig) -> None:
+        self.datasets, self.config = list(datasets), config
+        self.ends = list(accumulate(len(dataset) for dataset in datasets))
+        self.matchings = [
+            Matching(config, dataset.bands, dataset.aux, frames=config.frames) for dataset in self.datasets
+        ]
+        # what cannot work is said before anything starts
+        drawn = self[Draw(0, 0)]
+        if drawn.sample is None:
+            raise InputError(f"the first {len(drawn.failures)} samples cannot be used: {drawn.failures[0].reason}")
+
+    def __len__(self) -> int:
+        return self.ends[-1]
+
+    def __getitem__(self, draw: Draw) -> Drawn:
+        failures: list[Failure] = []
+        for attempt in range(min(_TRIES, len(self))):
+            found = self._fetch((draw.index + attempt) % len(self), draw.key)
+            if isinstance(found, Sample):
+                return Drawn(draw.key, found, tuple(failures))
+            failures.append(found)
+        return Drawn(draw.key, None, tuple(failures))
+
+    def _fetch(self, index: int, key: int) -> Sample | Failure:
+        place = bisect_right(self.ends, index)
+        dataset = self.datasets[place]
+        start = self.ends[place] - len(dataset)
+        found = dataset.fetch(Draw(index - start, key))
+        if isinstance(found, Failure):
+            return found
+        try:
+            return self._fitting(found, self.matchings[place], key)
+        except DataError as error:
+            return Failure(found.name, str(error))
+
+    def _fitting(self, sample: Sample, matching: Matching, key: int) -> Sample:
+        """Bands and sides as the model takes them."""
+        if sample.target is None:
+            raise DataError(f"{sample.name} has no clear image: it cannot be trained on")
+        if sample.valid is not None and not bool(sample.valid.any()):
+            raise DataError(f"{sample.name} has no pixel whose clear value is known: it cannot be trained on")
+        cloudy, aux = matching.inputs(sample.cloudy[None], None if sample.aux is None else sample.aux[None])
+        target = matching.target(sample.target[None])[0]
+        sample = dataclasses.replace(
+            sample, cloudy=cloudy[0], target=target, aux=None if aux is None else aux[0], classes=None
+        )
+        return self._trimmed(sample, key)
+
+    def _trimmed(self, sample: Sample, key: int) -> Sample:
+        """Cut to sides that the network takes; which rows and columns go is up to the draw."""
+        height, width = sample.cloudy.shape[-2:]
+        network = self.config.network
+        if min(height, width) < network.padded(1):
+            expected = f"{network.padded(1)} x {network.padded(1)} at least"
+            raise DataError(f"{sample.name} is {height} x {width} pixels: expected {expected} for this network")
+        rows, columns = height % network.multiple, width % network.multiple
+        if not rows and not columns:
+            return sample
+        top, left = fold(key, _SIDES, 0) % (rows + 1), fold(key, _SIDES, 1) % (columns + 1)
+        cut = (..., slice(top, top + height - rows), slice(left, left + width - columns))
+        images = {
+            name: x[cut] for name in ("cloudy", "target", "aux", "valid") if (x := getattr(sample, name)) is not None
+        }
+        return dataclasses.replace(sample, **images)
+
+
+def batches(
+    samples: Samples, order: Order, *, batch_size: int, start: int = 0, workers: int = 0, pin: bool = False
+) -> Iterator[tuple[list[TrainingBatch], list[Failure]]]:
+    """Batches from entry ``start`` of the order on, read ahead by worker processes, with what could not be read.
+
+    A turn has one batch, or several of ``batch_size`` samples together where shapes differ.
+    """
+    if workers:
+        for dataset in samples.datasets:
+            if isinstance(dataset.cache, MemoryCache):  # workers are copies of this process: fill it before they start
+                dataset.preload(workers=workers)
+    loader: torch.utils.data.DataLoader[tuple[list[TrainingBatch], list[Failure]]] = torch.utils.data.DataLoader(
+        samples,  # type: ignore[arg-type]
+        batch_sampler=Chunks(order, batch_size, start=start),
+        num_workers=workers,
+        collate_fn=collate,
+        pin_memory=pin,
+        prefetch_factor=4 if workers else None,
+        worker_init_fn=quiet_worker,
+    )
+    return iter(loader)
+
+
+def collate(drawn: Sequence[Drawn]) -> tuple[list[TrainingBatch], list[Failure]]:
+    """Samples of one shape together, in order of first appearance; and all failures."""
+    failures = [failure for entry in drawn for failure in entry.failures]
+    groups: dict[tuple[object, ...], list[tuple[int, Sample]]] = {}
+    for entry in drawn:
+        if entry.sample is not None:
+            images = (entry.sample.cloudy, entry.sample.aux)
+            key = tuple(None if x is None else x.shape for x in images)
+            groups.setdefault(key, []).append((entry.key, entry.sample))
+    return [_stack(group) for group in groups.values()], failures
+
+
+def _stack(group: Sequence[tuple[int, Sample]]) -> TrainingBatch:
+    keys, samples = zip(*group, strict=True)
+    valid = None
+    if any(sample.valid is not None for sample in samples):
+        everywhere = torch.ones(samples[0].cloudy.shape[-2:], dtype=torch.bool)
+        valid = torch.stack([everywhere if sample.valid is None else sample.valid for sample in samples])
+    return TrainingBatch(
+        names=tuple(sample.name for sample in samples),
+        keys=keys,
+        cloudy=torch.stack([sample.cloudy for sample in samples]),
+        clear=torch.stack([sample.target for sample in samples]),
+        aux=None if samples[0].aux is None else torch.stack([sample.aux for sample in samples]),
+        valid=valid,
+    )

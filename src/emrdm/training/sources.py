@@ -1,0 +1,82 @@
+"""The folders that a recipe names, opened as data sets."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from emrdm.config import ModelConfig
+from emrdm.data import Dataset, Numbers, find_layout
+from emrdm.data.cache import Cache
+from emrdm.data.clouds import STYLES
+from emrdm.errors import ConfigError, InputError, printable
+from emrdm.presets.recipe import Source, TrainConfig
+from emrdm.wording import many
+
+_LOG = logging.getLogger(__name__)
+
+
+def open_training(
+    sources: Sequence[Source], config: ModelConfig, train: TrainConfig, make_cache: Callable[[], Cache | None]
+) -> list[Dataset]:
+    """The training splits; files that are missing are left out and said."""
+    if not sources:
+        raise ConfigError("there is no data to train on: expected --data NAME=ROOT, or data in the recipe")
+    options = {"augmentation": train.augmentation, "crop": train.crop}
+    return [_open(source, config, "train", cache=make_cache(), **options) for source in sources]
+
+
+def open_validation(
+    sources: Sequence[Source], config: ModelConfig, make_cache: Callable[[], Cache | None]
+) -> list[Dataset]:
+    """The validation splits of those that have one."""
+    found = []
+    for source in sources:
+        try:
+            found.append(_open(source, config, "val", cache=make_cache()))
+        except InputError as error:  # the training split was opened before: it is the split that is empty
+            _LOG.warning("%s is not validated: %s", printable(source.dataset), error)
+    return found
+
+
+def contents(datasets: Sequence[Dataset]) -> dict[str, Any]:
+    """What is in them, whatever folder they are in."""
+    return {
+        f"{place + 1}": {
+            "dataset": dataset.layout.name,
+            "rule": dataset.rule,
+            "images": len(dataset),
+            "names": hashlib.sha256(os.fsencode("\n".join(dataset.names))).hexdigest()[:16],
+            "bands": [[band.name, band.low, band.high] for band in dataset.bands],
+        }
+        for place, dataset in enumerate(datasets)
+    }
+
+
+def summary(datasets: Sequence[Dataset]) -> str:
+    """Names and sizes, in words."""
+    return ", ".join(f"{dataset.layout.name} ({many(len(dataset), 'image')})" for dataset in datasets)
+
+
+def _open(source: Source, config: ModelConfig, split: str, **options: Any) -> Dataset:
+    changes: dict[str, Any] = {}
+    if source.bands or source.range is not None:
+        low, high = source.range or (None, None)
+        changes["numbers"] = Numbers(source.bands, low, high)
+    if source.clouds is not None:
+        changes["style"] = STYLES[source.clouds]
+    if source.dataset == "synthetic":  # as many frames as asked for are drawn
+        changes["frames"] = config.frames
+    return Dataset(
+        find_layout(source.dataset, **changes),
+        Path(source.root),
+        split=split,
+        rule=source.rule,
+        on_error="skip",
+        frames=config.frames,
+        **options,
+    )

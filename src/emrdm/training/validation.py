@@ -1,0 +1,120 @@
+"""How good the averaged weights are, on images that are not trained on: scores by the data set's protocol, pictures."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+
+from emrdm import pictures
+from emrdm.data import Batch, Dataset, Failure
+from emrdm.data.loading import collate
+from emrdm.data.preview import display_limits, tiles, visible
+from emrdm.errors import EmrdmError, MissingDependencyError
+from emrdm.evaluation import ModelPredictor, Settings, evaluate
+from emrdm.metrics import find_protocols
+from emrdm.model import EMRDM
+
+_LOG = logging.getLogger(__name__)
+_SEED = 0  # of the sampler's noise: the same in every validation, so that scores differ by the weights alone
+Found = Mapping[str, Mapping[str, Any]]
+
+
+@final
+class Validation:
+    """The validation images of a run."""
+
+    def __init__(
+        self, datasets: Sequence[Dataset], *, images: int | None, rows: int, batch_size: int, rank: int, ranks: int
+    ) -> None:
+        """Choose the images.
+
+        Args:
+            datasets: validation splits; none of them is empty.
+            images: of each data set, evenly spread; None for all.
+            rows: of the picture sheet.
+            batch_size: images at a time.
+            rank: of this process, which scores its share.
+            ranks: number of processes.
+        """
+        self.datasets, self.rows, self.batch_size = list(datasets), rows, batch_size
+        self.chosen = [spread(len(dataset), images) for dataset in datasets]
+        self.names = _distinct([dataset.layout.name for dataset in datasets])
+        self.rank, self.ranks = rank, ranks
+
+    def __len__(self) -> int:
+        return sum(map(len, self.chosen))
+
+    def score(self, model: EMRDM) -> Found:
+        """Mean scores by data set, with the name of the protocol among them, the same in every process."""
+        return {
+            name: self._score(model, dataset, chosen)
+            for name, dataset, chosen in zip(self.names, self.datasets, self.chosen, strict=True)
+        }
+
+    def _score(self, model: EMRDM, dataset: Dataset, chosen: Sequence[int]) -> dict[str, Any]:
+        # Every process scores a share; where there are more processes than images, some repeat one, which counts once.
+        mine = list(chosen[self.rank :: self.ranks]) or [chosen[self.rank % len(chosen)]]
+        protocol = find_protocols(dataset.layout.protocols)[0]
+        predictor = ModelPredictor(model, dataset, name="model", digest="", sampler=model.config.sampler, seed=_SEED)
+        settings = Settings(batch_size=self.batch_size, on_error="skip", device=str(model.device))
+        found = evaluate(dataset, [predictor], [protocol], settings=settings, indices=mine)
+        scores = found.of("model", protocol.name).gather()
+        means = {metric: mean.value for metric, mean in scores.means().items() if "/" not in metric}
+        return {"protocol": protocol.name, "images": len(scores), **means}
+
+    def sheet(self, model: EMRDM, path: Path, *, title: str) -> np.ndarray | None:
+        """Draw a few images, cloudy, restored and clear; the picture (H, W, 3), or None where Pillow is missing."""
+        rows = []
+        for place in range(self.rows):
+            dataset, chosen = self.datasets[place % len(self.datasets)], self.chosen[place % len(self.datasets)]
+            rows += self._row(model, dataset, chosen[place // len(self.datasets) * len(chosen) // self.rows])
+        if not rows:
+            return None
+        try:
+            page = pictures.sheet(rows, title=title)
+        except MissingDependencyError as error:
+            _LOG.info("no picture sheet: %s", error)
+            return None
+        path.parent.mkdir(exist_ok=True)
+        pictures.save(page, path)
+        return np.asarray(page)
+
+    def _row(self, model: EMRDM, dataset: Dataset, index: int) -> list[list[pictures.Tile]]:
+        sample = dataset.fetch(index)
+        if isinstance(sample, Failure):
+            return []
+        predictor = ModelPredictor(model, dataset, name="model", digest="", sampler=model.config.sampler, seed=_SEED)
+        (batch,) = collate([sample])
+        assert isinstance(batch, Batch)
+        cloudy, aux = batch.cloudy.to(model.device), None if batch.aux is None else batch.aux.to(model.device)
+        restored = predictor.predict(dataclasses.replace(batch, cloudy=cloudy, aux=aux))[0].cpu()
+        image = sample.cloudy[0].clone().fill_(-1.0)
+        image[predictor.places] = restored
+        shown = pictures.colour(image.numpy(), visible(dataset.bands), display_limits(sample, dataset.bands))
+        row = tiles(sample, dataset.bands, dataset.aux)
+        row.insert(len(row) - (sample.target is not None), pictures.Tile("restored", shown))
+        return [row]
+
+
+def criterion(found: Found) -> float:
+    """What the best weights are chosen by: the mean PSNR of all data sets."""
+    values = [float(scores["psnr"]) for scores in found.values()]
+    if any(math.isnan(value) for value in values):
+        raise EmrdmError("the validation images have no PSNR: expected images with known pixels")
+    return math.fsum(values) / len(values)
+
+
+def spread(count: int, most: int | None) -> list[int]:
+    """At most so many of a number of places, evenly spread."""
+    return list(range(count)) if most is None or most >= count else [i * count // most for i in range(most)]
+
+
+def _distinct(names: Sequence[str]) -> list[str]:
+    """Names with a number behind those that come a second time."""
+    return [name if names.count(name) == 1 else f"{name}-{names[: i + 1].count(name)}" for i, name in enumerate(names)]
