@@ -1,8 +1,11 @@
 """Studies against the paper's tables."""
 
+import dataclasses
+
 import pytest
 from tests.presets.test_presets import table
 
+from emrdm import load_preset
 from emrdm.errors import ConfigError
 from emrdm.presets.studies import load_study, study_names
 
@@ -64,3 +67,86 @@ def test_the_sampler_grids_are_complete_and_never_empty_ranges():
 def test_an_unknown_study_names_the_nearest():
     with pytest.raises(ConfigError, match="unknown study 'alhpa'; did you mean 'alpha'"):
         load_study("alhpa")
+
+
+# ---------------------------------------------------------------- on another base
+
+
+def models(name, base, changes=None):
+    return {case.label: case.preset.model for case in load_study(name).cases(base, changes)}
+
+
+def test_modules_are_transplanted_onto_another_base():
+    base = load_preset("tiny-temporal")
+    found = models("modules", base)
+    assert list(found) == ["config-a", "config-b", "config-c", "config-d", "config-e"]
+    inputs = [("noisy",), ("noisy", "cloudy"), *[("noisy", "cloudy", "aux")] * 3]
+    assert [model.inputs for model in found.values()] == inputs
+    assert [len(model.aux) for model in found.values()] == [0, 0, 1, 1, 1]
+    assert [model.process.alpha for model in found.values()] == [0, 0, 0, 1, 1]
+    assert [model.preconditioning.sigma_cov for model in found.values()] == [0, 0, 0, 0, 0.9]
+    for model in found.values():
+        assert (model.network, model.bands, model.frames) == (base.model.network, base.model.bands, base.model.frames)
+        assert model.training_noise == base.model.training_noise
+        assert (model.sampler.method, model.sampler.churn, model.sampler.steps) == (
+            "euler",
+            0,
+            base.model.sampler.steps,
+        )
+    for case in load_study("modules").cases(base):
+        assert (case.preset.train, case.preset.optimizer) == (base.train, base.optimizer)
+        assert case.scores["psnr"] > 12
+
+
+def test_transplanting_onto_the_papers_base_gives_the_papers_presets():
+    printed = {name: load_preset(name).model for name in ("config-a", "config-b", "config-c", "config-d", "config-e")}
+    assert models("modules", load_preset("sen2-mtc-new")) == printed
+
+
+@pytest.mark.parametrize(("base", "changes"), [("tiny", {}), ("tiny-temporal", {"model.aux": []})])
+def test_a_case_that_would_be_another_one_is_left_out_and_named(base, changes):
+    study, preset = load_study("modules"), load_preset(base)
+    assert [case.label for case in study.cases(preset, changes)] == ["config-a", "config-b", "config-d", "config-e"]
+    assert study.left_out(preset, changes) == ["config-c is left out: without auxiliary bands it is config-b"]
+    assert study.left_out() == []
+
+
+def test_changes_hold_for_all_cases_and_go_before_what_the_study_sets():
+    changes = {"train.steps": 300, "model.sampler.method": "heun"}
+    for name in ("modules", "alpha", "steps"):
+        cases = list(load_study(name).cases(load_preset("tiny"), changes))
+        assert {(case.preset.train.steps, case.preset.model.sampler.method) for case in cases} == {(300, "heun")}
+
+
+@pytest.mark.parametrize(
+    ("name", "key"),
+    [("alpha", "model.process.alpha"), ("modules", "model.preconditioning.sigma_mu"), ("churn", "model.sampler")],
+)
+def test_what_a_study_varies_cannot_be_changed_for_all(name, key):
+    with pytest.raises(ConfigError, match=f"{key} cannot be changed for all: .* is what the study varies"):
+        load_study(name).cases(load_preset("tiny"), {key: 1.0})
+
+
+def test_the_length_of_series_needs_a_base_for_series():
+    with pytest.raises(ConfigError, match="takes one image: expected a base for series, such as tiny-temporal"):
+        load_study("frames").cases(load_preset("tiny"))
+    found = models("frames", load_preset("tiny-temporal"))
+    assert [(model.frames, model.network.multi_temporal) for model in found.values()] == [
+        (1, False),
+        (2, True),
+        (3, True),
+    ]
+
+
+@pytest.mark.parametrize("name", study_names())
+def test_every_study_has_cases_on_a_small_base_and_their_points(name):
+    study = load_study(name)
+    cases = list(study.cases(load_preset("tiny-temporal")))
+    assert len(cases) == len(list(study.cases()))
+    for case in cases:
+        assert tuple(case.point) == study.axes
+    shared = study.shared(load_preset("tiny-temporal"))
+    if not study.retrain:
+        assert {dataclasses.replace(case.preset.model, sampler=shared.model.sampler) for case in cases} == {
+            shared.model
+        }

@@ -91,6 +91,7 @@ def run(arguments: argparse.Namespace) -> None:
     machine = read_machine(arguments)
 
     from emrdm.training import train
+    from emrdm.training.machine import leave
 
     live = Live(name, silent=arguments.quiet)
     try:
@@ -106,6 +107,7 @@ def run(arguments: argparse.Namespace) -> None:
         )
     finally:
         live.end()
+        leave()
     if outcome.reason == "signal":
         where = f"step {outcome.place.step:,} of {outcome.steps:,}"
         raise InterruptedRunError(f"{outcome.signal or 'a signal'} at {where}: saved; the same command goes on")

@@ -133,6 +133,7 @@ class Source:
         bands: names of the bands of one's own images.
         range: black and white of one's own images, (low, high).
         clouds: kind of clouds that "synthetic" draws.
+        frames: dates that "synthetic" draws, of which a model takes the first; None for as many as it takes.
     """
 
     dataset: str
@@ -141,9 +142,11 @@ class Source:
     bands: tuple[str, ...] = ()
     range: tuple[float, float] | None = None
     clouds: Literal["thin", "thick", "mixed"] | None = None
+    frames: int | None = None
 
     def __post_init__(self) -> None:
         check(self, "data")
+        _from_one(self, "data", "frames")
 
 
 def _from_one(config: Any, where: str, *names: str) -> None:

@@ -79,6 +79,12 @@ def start(machine: Machine, train: TrainConfig) -> Fabric:
     return fabric
 
 
+def leave() -> None:
+    """Part from the other processes of a run, at the end of a program: who just exits may pull others down."""
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()
+
+
 def launched() -> tuple[int, int] | None:
     """Processes a machine and machines, where torchrun or SLURM has started this one."""
     if "TORCHELASTIC_RUN_ID" in os.environ:

@@ -27,7 +27,7 @@ def open_training(
     if not sources:
         raise ConfigError("there is no data to train on: expected --data NAME=ROOT, or data in the recipe")
     options = {"augmentation": train.augmentation, "crop": train.crop}
-    return [_open(source, config, "train", cache=make_cache(), **options) for source in sources]
+    return [open_source(source, config, "train", cache=make_cache(), **options) for source in sources]
 
 
 def open_validation(
@@ -37,7 +37,7 @@ def open_validation(
     found = []
     for source in sources:
         try:
-            found.append(_open(source, config, "val", cache=make_cache()))
+            found.append(open_source(source, config, "val", cache=make_cache()))
         except InputError as error:  # the training split was opened before: it is the split that is empty
             _LOG.warning("%s is not validated: %s", printable(source.dataset), error)
     return found
@@ -62,7 +62,8 @@ def summary(datasets: Sequence[Dataset]) -> str:
     return ", ".join(f"{dataset.layout.name} ({many(len(dataset), 'image')})" for dataset in datasets)
 
 
-def _open(source: Source, config: ModelConfig, split: str, **options: Any) -> Dataset:
+def open_source(source: Source, config: ModelConfig, split: str | None, **options: Any) -> Dataset:
+    """A split of a folder, with as many frames as the model takes; options are those of the data set."""
     changes: dict[str, Any] = {}
     if source.bands or source.range is not None:
         low, high = source.range or (None, None)
@@ -70,7 +71,7 @@ def _open(source: Source, config: ModelConfig, split: str, **options: Any) -> Da
     if source.clouds is not None:
         changes["style"] = STYLES[source.clouds]
     if source.dataset == "synthetic":  # as many frames as asked for are drawn
-        changes["frames"] = config.frames
+        changes["frames"] = source.frames or config.frames
     return Dataset(
         find_layout(source.dataset, **changes),
         Path(source.root),

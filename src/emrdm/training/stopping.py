@@ -9,17 +9,20 @@ from types import FrameType
 from typing import Any, Self, final
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_AT_ONCE = 0.3  # seconds; a person who presses twice takes longer
 
 
 @final
 class Stopping:
     """Hears SIGINT and SIGTERM while it is entered, and watches the clock.
 
-    The first signal asks for an end at the next step, so that a checkpoint can be written; a second one ends at once.
+    The first signal asks for an end at the next step, so that a checkpoint can be written. Pressing Ctrl-C again ends
+    at once. Schedulers, and the command timeout, often signal twice in a moment: that is once.
     """
 
     def __init__(self, *, max_minutes: float | None = None, started: float | None = None) -> None:
         self.signal: signal.Signals | None = None
+        self._heard = 0.0
         started = time.monotonic() if started is None else started
         self._deadline = None if max_minutes is None else started + 60 * max_minutes
         self._before: dict[int, Any] = {}
@@ -34,9 +37,11 @@ class Stopping:
             signal.signal(number, handler)
 
     def _hear(self, number: int, _frame: FrameType | None) -> None:
-        if self.signal is not None:
+        now = time.monotonic()
+        if self.signal is None:
+            self.signal, self._heard = signal.Signals(number), now
+        elif number == signal.SIGINT and now - self._heard > _AT_ONCE:
             raise KeyboardInterrupt
-        self.signal = signal.Signals(number)
 
     def wanted(self, seconds_needed: float = 0.0) -> bool:
         """Whether to end now, if what comes next takes so many seconds."""

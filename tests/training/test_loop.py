@@ -1,0 +1,345 @@
+"""The loop: it learns, goes on where it was, and does the same in one process or several."""
+
+import json
+import math
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from tests.training.little import landscapes, recipe
+
+from emrdm import EMRDM, load_preset
+from emrdm.data import open_dataset
+from emrdm.errors import ConfigError, InputError
+from emrdm.metrics import psnr
+from emrdm.noise import fold
+from emrdm.training import Machine, train
+from emrdm.training.checkpoint import Checkpoints
+from emrdm.training.log import read_log
+
+ROOT = Path(__file__).parents[2]
+CPU = Machine(device="cpu")
+
+
+def newest(folder):
+    return Checkpoints(folder / "checkpoints", keep=9).newest()
+
+
+def assert_same(a, b):
+    """Weights, average, optimiser: bit for bit."""
+    (first, _), (second, _) = newest(a), newest(b)
+    assert first.keys() == second.keys()
+    for name, tensor in first.items():
+        assert torch.equal(tensor, second[name]), name
+
+
+def losses(folder):
+    return [
+        (row["step"], row["loss"], row["norm"], row["lr"])
+        for row in read_log(folder / "log.jsonl")
+        if row["kind"] == "step"
+    ]
+
+
+@pytest.fixture(scope="module")
+def pictures(tmp_path_factory):
+    return landscapes(tmp_path_factory.mktemp("clear"))
+
+
+@pytest.fixture(scope="module")
+def reference(pictures, tmp_path_factory):
+    """An uninterrupted run."""
+    folder = tmp_path_factory.mktemp("reference")
+    outcome = train(recipe(pictures), folder, machine=CPU)
+    assert outcome.reason == "finished"
+    return folder
+
+
+def test_a_run_leaves_weights_a_card_a_log_checkpoints_and_pictures(reference):
+    model = EMRDM.load(reference / "model.safetensors")
+    assert model.config == recipe("x").model
+    assert model.card.results[0].protocol == "standard"
+    assert math.isfinite(model.card.results[0].scores["psnr"])
+    assert "seed 3407" in model.card.training
+    text = (reference / "README.md").read_text()
+    for needed in ("curves.png", "sheets/step-0000000", "protocol `standard`", "AdamW", "synthetic (", "Limits"):
+        assert needed in text
+    for name in ("curves.png", "sheets/step-00000003.png", "sheets/step-00000006.png", "recipe.json"):
+        assert (reference / name).stat().st_size > 100
+    assert [path.name for path in Checkpoints(reference / "checkpoints", keep=2).paths()] == [
+        "step-00000004.safetensors",
+        "step-00000006.safetensors",
+    ]
+    assert any((reference / "tensorboard").iterdir())
+    kinds = [row["kind"] for row in read_log(reference / "log.jsonl")]
+    assert kinds == ["start", "step", "step", "step", "validation", "step", "step", "step", "validation"]
+
+
+@pytest.mark.parametrize("stop", [1, 2, 3, 5])
+def test_a_run_that_was_stopped_goes_on_bit_for_bit(pictures, reference, tmp_path, monkeypatch, stop):
+    stop_at(monkeypatch, stop)
+    outcome = train(recipe(pictures), tmp_path, machine=CPU)
+    assert (outcome.reason, outcome.place.step) == ("time", stop)
+    monkeypatch.undo()
+    assert train(recipe(pictures), tmp_path, machine=CPU).reason == "finished"
+    assert_same(reference, tmp_path)
+    assert losses(tmp_path) == losses(reference)
+    ours, theirs = (EMRDM.load(folder / "model.safetensors") for folder in (tmp_path, reference))
+    assert ours.card == theirs.card
+    for name, tensor in ours.network.state_dict().items():
+        assert torch.equal(tensor, theirs.network.state_dict()[name])
+
+
+def stop_at(monkeypatch, step):
+    """The clock says that time is up when the run has done so many steps."""
+    from emrdm.training import stopping
+
+    asked = []
+
+    def up(self, seconds_needed=0.0):
+        asked.append(seconds_needed)
+        return len(asked) >= step
+
+    monkeypatch.setattr(stopping.Stopping, "time_is_up", up)
+
+
+def test_a_finished_run_is_left_as_it_is(pictures, reference, tmp_path):
+    before = (reference / "model.safetensors").read_bytes(), losses(reference)
+    assert train(recipe(pictures), reference, machine=CPU).reason == "finished"
+    assert ((reference / "model.safetensors").read_bytes(), losses(reference)) == before
+
+
+def test_another_seed_gives_another_run(pictures, reference, tmp_path):
+    train(recipe(pictures, {"train.seed": 1}), tmp_path, machine=CPU)
+    assert losses(tmp_path) != losses(reference)
+
+
+def test_accumulated_batches_do_what_one_large_batch_does(pictures, tmp_path):
+    plain = {"model.network.mapping_dropout": 0.0}
+    train(recipe(pictures, plain), tmp_path / "whole", machine=CPU)
+    train(recipe(pictures, {**plain, "train.batch_size": 1, "train.gpus": 4}), tmp_path / "parts", machine=CPU)
+    (whole, _), (parts, _) = newest(tmp_path / "whole"), newest(tmp_path / "parts")
+    for name, tensor in whole.items():
+        torch.testing.assert_close(parts[name], tensor, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
+def test_two_processes_do_what_one_does(pictures, tmp_path, strategy):
+    """The same global batch, dropout included: each process draws for its batches what one process would."""
+    common = ["tiny", "--data", f"synthetic={pictures}", "-q", *overrides(recipe(pictures))]
+    one = [sys.executable, "-m", "emrdm", "train", *common, "-o", str(tmp_path / "one")]
+    subprocess.run(
+        [*one, "train.batch_size=2", "train.accumulate=2", "--device", "cpu"], check=True, cwd=ROOT, env=environment()
+    )
+    two = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "-m", "emrdm", "train", *common]
+    run = subprocess.run(
+        [*two, "-o", str(tmp_path / "two"), "train.batch_size=2", "--device", "cpu", "--strategy", strategy],
+        cwd=ROOT,
+        env=environment(),
+        capture_output=True,
+        text=True,
+    )
+    assert run.returncode == 0, run.stderr
+    (single, state), (double, other) = newest(tmp_path / "one"), newest(tmp_path / "two")
+    assert single.keys() == double.keys()
+    assert {name: t.dtype for name, t in single.items()} == {name: t.dtype for name, t in double.items()}
+    for name, tensor in single.items():
+        torch.testing.assert_close(double[name], tensor, rtol=0, atol=1e-5, msg=name)
+    assert state["validated"] == other["validated"] == 6
+    first, second = (EMRDM.load(tmp_path / name / "model.safetensors") for name in ("one", "two"))
+    assert first.config == second.config
+
+
+def overrides(recipe):
+    """The settings of a small recipe as a user types them."""
+    from tests.training.little import SMALL
+
+    return [f"{key}={json.dumps(value)}" for key, value in SMALL.items() if key != "train.batch_size"]
+
+
+def environment():
+    import os
+
+    return {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT / "src")}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"optimizer.groups": "hdit", "optimizer.clip": 1.0, "optimizer.schedule": "cosine"},
+        {"train.recompute": True},
+        {"train.precision": "bf16-mixed"},
+        {"train.crop": 16, "train.augmentation": "dihedral"},
+        {"train.select": "last"},
+    ],
+)
+def test_options_train_and_go_on(pictures, tmp_path, monkeypatch, changes):
+    train(recipe(pictures, changes), tmp_path / "whole", machine=CPU)
+    stop_at(monkeypatch, 3)
+    train(recipe(pictures, changes), tmp_path / "parts", machine=CPU)
+    monkeypatch.undo()
+    train(recipe(pictures, changes), tmp_path / "parts", machine=CPU)
+    assert_same(tmp_path / "whole", tmp_path / "parts")
+    assert all(math.isfinite(loss) for _, loss, _, _ in losses(tmp_path / "parts"))
+
+
+def test_recomputing_changes_nothing(pictures, reference, tmp_path):
+    train(recipe(pictures, {"train.recompute": True}), tmp_path, machine=CPU)
+    assert_same(reference, tmp_path)
+
+
+def test_workers_and_caches_change_nothing(pictures, reference, tmp_path):
+    for name, machine in (
+        ("workers", Machine(device="cpu", workers=2)),
+        ("memory", Machine(device="cpu", cache="memory")),
+        ("disk", Machine(device="cpu", cache=tmp_path / "decoded")),
+    ):
+        train(recipe(pictures), tmp_path / name, machine=machine)
+        assert_same(reference, tmp_path / name)
+
+
+def test_a_changed_recipe_is_refused_with_the_difference(pictures, reference):
+    with pytest.raises(ConfigError, match=r"optimizer.lr is 0.002, was 0.0001.*--allow-changes"):
+        train(recipe(pictures, {"optimizer.lr": 2e-3}), reference, machine=CPU)
+
+
+def test_weights_to_start_from(pictures, reference, tmp_path):
+    train(
+        recipe(pictures, {"optimizer.lr": 0.0, "train.steps": 1}),
+        tmp_path / "run",
+        machine=CPU,
+        start_from=reference / "model.safetensors",
+    )
+    start, end = EMRDM.load(reference / "model.safetensors"), EMRDM.load(tmp_path / "run" / "model.safetensors")
+    for name, tensor in start.network.state_dict().items():
+        torch.testing.assert_close(end.network.state_dict()[name], tensor, rtol=0, atol=1e-6)
+    with pytest.raises(InputError, match="another network"):
+        train(
+            recipe(pictures, {"model.network.depths": [2, 1]}),
+            tmp_path / "other",
+            machine=CPU,
+            start_from=reference / "model.safetensors",
+        )
+    with pytest.raises(ConfigError, match="start is null, was"):
+        train(recipe(pictures, {"optimizer.lr": 0.0, "train.steps": 1}), tmp_path / "run", machine=CPU)
+
+
+def test_several_data_sets_with_bands_in_another_order_train_together(pictures, tmp_path):
+    changes = {
+        "data": [
+            {"dataset": "synthetic", "root": str(pictures)},
+            {
+                "dataset": "synthetic",
+                "root": str(landscapes(tmp_path / "more", 11, 40)),
+                "bands": ["blue", "green", "red"],
+            },
+        ]
+    }
+    outcome = train(recipe(pictures, changes), tmp_path / "run", machine=CPU)
+    assert outcome.place.validations[-1]["scores"].keys() == {"synthetic-1", "synthetic-2"}
+
+
+def test_series_train_a_multi_temporal_network(pictures, tmp_path):
+    changes = {
+        "model.aux": [],
+        "model.inputs": ["noisy", "cloudy"],
+        "model.frames": 2,
+        "model.network.temporal_heads": 2,
+    }
+    outcome = train(recipe(pictures, changes, preset="tiny-temporal"), tmp_path, machine=CPU)
+    assert outcome.reason == "finished"
+    assert EMRDM.load(tmp_path / "model.safetensors").config.frames == 2
+
+
+@pytest.mark.timeout(150)
+def test_a_tiny_model_gains_eight_decibels_within_two_minutes(tmp_path):
+    """Eight pairs, learnt by heart: the loop, the objective, the average and the sampler must all be right for it."""
+    import time
+
+    root = landscapes(tmp_path / "clear", 8, 32)
+    began = time.monotonic()
+    preset = load_preset("tiny").replace(
+        {
+            "train.steps": 500,
+            "train.batch_size": 8,
+            "train.augmentation": "none",
+            "optimizer.lr": 3e-3,
+            "optimizer.schedule": "cosine",
+            "optimizer.clip": 1.0,
+            "optimizer.ema_decay": 0.99,
+            "data": [{"dataset": "pairs", "root": str(pairs_of(root, tmp_path / "pairs"))}],
+        }
+    )
+    train(preset, tmp_path / "run", machine=CPU)
+    seconds = time.monotonic() - began
+    model = EMRDM.load(tmp_path / "run" / "model.safetensors")
+    data = open_dataset("pairs", tmp_path / "pairs", split="train")
+    assert len(data) == 8
+    cloudy = torch.stack([data[i].cloudy[0] for i in range(len(data))])
+    clear = torch.stack([data[i].target for i in range(len(data))])
+    restored = model.restore(cloudy, seed=0, scaled=True)
+    unit = lambda x: ((x + 1) / 2).clamp(0, 1)  # noqa: E731
+    before = psnr(unit(cloudy), unit(clear)).mean().item()
+    after = psnr(unit(restored), unit(clear)).mean().item()
+    assert after >= before + 8, (before, after)
+    assert seconds < 120, seconds
+
+
+def pairs_of(clear, folder):
+    """Pictures and their cloudy twins as files: a data set that never changes."""
+    from PIL import Image
+
+    from emrdm.data import draw_clouds
+    from emrdm.data.layout import VALIDATION, share
+
+    (folder / "cloudy").mkdir(parents=True)
+    (folder / "clear").mkdir()
+    names = (name for i in range(99) if share(name := f"pair{i}") >= VALIDATION)  # none is held out for validation
+    for i, (path, name) in enumerate(zip(sorted(clear.iterdir()), names, strict=False)):
+        pixels = np.asarray(Image.open(path))
+        unit = torch.from_numpy(pixels.copy()).movedim(-1, 0) / 255
+        cloudy = draw_clouds(unit, fold(7, i), bands=["red", "green", "blue"]).cloudy
+        image = (cloudy.movedim(0, -1) * 255).round().to(torch.uint8).numpy()
+        Image.fromarray(image).save(folder / "cloudy" / f"{name}.png")
+        Image.fromarray(pixels).save(folder / "clear" / f"{name}.png")
+    return folder
+
+
+@pytest.mark.gpu
+@pytest.mark.filterwarnings(
+    "ignore::DeprecationWarning", "ignore::FutureWarning"
+)  # torch's compiler has some of its own
+@pytest.mark.parametrize(
+    "changes", [{}, {"train.precision": "bf16-mixed"}, {"train.compile": True, "train.precision": "bf16-mixed"}]
+)
+def test_a_gpu_trains_and_goes_on_bit_for_bit(pictures, tmp_path, monkeypatch, changes):
+    changes = {"train.deterministic": True, **changes}
+    machine = Machine(device="cuda", workers=2)
+    train(recipe(pictures, changes), tmp_path / "whole", machine=machine)
+    stop_at(monkeypatch, 3)
+    train(recipe(pictures, changes), tmp_path / "parts", machine=machine)
+    monkeypatch.undo()
+    train(recipe(pictures, changes), tmp_path / "parts", machine=machine)
+    assert_same(tmp_path / "whole", tmp_path / "parts")
+
+
+@pytest.mark.gpu
+def test_a_gpu_does_what_a_cpu_does(pictures, reference, tmp_path):
+    """Noise and order have the same bits everywhere; what is left is rounding (and dropout, which is off here)."""
+    changes = {"model.network.mapping_dropout": 0.0, "train.precision": "fp32"}
+    train(recipe(pictures, changes), tmp_path / "gpu", machine=Machine(device="cuda"))
+    train(recipe(pictures, changes), tmp_path / "cpu", machine=CPU)
+    for (_, a, _, _), (_, b, _, _) in zip(losses(tmp_path / "gpu"), losses(tmp_path / "cpu"), strict=True):
+        assert a == pytest.approx(b, rel=1e-3)
+
+
+@pytest.mark.gpu
+def test_a_gpu_can_spread_the_model(pictures, tmp_path):
+    train(recipe(pictures), tmp_path / "fsdp", machine=Machine(device="cuda", strategy="fsdp"))
+    train(recipe(pictures), tmp_path / "one", machine=Machine(device="cuda"))
+    (spread, _), (one, _) = newest(tmp_path / "fsdp"), newest(tmp_path / "one")
+    for name, tensor in one.items():
+        torch.testing.assert_close(spread[name], tensor, rtol=0, atol=1e-4)
