@@ -116,7 +116,7 @@ def test_nothing_else_is_left_in_the_folder(path):
 def test_a_failed_save_keeps_the_old_file(model, path, monkeypatch):
     before = path.read_bytes()
     monkeypatch.setattr("safetensors.torch.save_file", lambda *a, **k: (_ for _ in ()).throw(OSError("disk full")))
-    with pytest.raises(OSError, match="disk full"):
+    with pytest.raises(EmrdmError, match=r"could not be written, [\d,]+ bytes are needed: disk full"):
         model.save(path)
     assert path.read_bytes() == before
     assert len(list(path.parent.iterdir())) == 1

@@ -80,13 +80,33 @@ def atomic_path(path: Path, *, sweep: bool = True) -> Iterator[Path]:
 def locked(folder: Path, what: str) -> Iterator[None]:
     """Hold a folder for one process: a second one is refused. A killed process holds nothing any more."""
     descriptor = os.open(folder, os.O_RDONLY)  # the folder itself: there is no file to leave behind
+    _held.add(descriptor)
     try:
-        _lock(descriptor)
+        try:
+            _lock(descriptor)
+        except BlockingIOError:
+            raise InputError(f"{folder} is in use by another process: expected one {what} at a time") from None
         yield
-    except BlockingIOError:
-        raise InputError(f"{folder} is in use by another process: expected one {what} at a time") from None
     finally:
-        os.close(descriptor)
+        if descriptor in _held:  # not in a process that was forked meanwhile
+            _held.remove(descriptor)
+            os.close(descriptor)
+
+
+_held: set[int] = set()
+
+
+def _let_go() -> None:
+    """Close what a forked process has inherited: a lock lasts until the last copy of its descriptor is closed.
+
+    Processes that read ahead would otherwise hold it for seconds after the one that took it was killed.
+    """
+    while _held:
+        os.close(_held.pop())
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_let_go)
 
 
 def _lock(descriptor: int) -> None:

@@ -71,8 +71,10 @@ def save(
         with atomic_path(path) as temporary:
             save_file(tensors, temporary, metadata={_KEY: json.dumps(dump(header), allow_nan=False)})
             load(temporary)
-    except SafetensorError as error:  # such as a full disk
-        raise EmrdmError(f"{path} could not be written: {error}") from None
+    except (OSError, SafetensorError) as error:  # such as a full disk
+        needed = sum(tensor.nbytes for tensor in tensors.values())
+        reason = getattr(error, "strerror", None) or error
+        raise EmrdmError(f"{path} could not be written, {needed:,} bytes are needed: {reason}") from None
 
 
 def load(path: Path) -> tuple[Header, dict[str, Tensor]]:

@@ -223,8 +223,8 @@ def test_weights_to_start_from(pictures, reference, tmp_path):
             machine=CPU,
             start_from=reference / "model.safetensors",
         )
-    with pytest.raises(ConfigError, match="start is null, was"):
-        train(recipe(pictures, {"optimizer.lr": 0.0, "train.steps": 1}), tmp_path / "run", machine=CPU)
+    finished = train(recipe(pictures, {"optimizer.lr": 0.0, "train.steps": 1}), tmp_path / "run", machine=CPU)
+    assert finished.reason == "finished"  # a run goes on without them
 
 
 def test_several_data_sets_with_bands_in_another_order_train_together(pictures, tmp_path):

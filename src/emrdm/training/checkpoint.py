@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from emrdm.errors import EmrdmError, WeightsError, printable
-from emrdm.files import atomic_path, remove_leftovers
+from emrdm.files import atomic_path
 from emrdm.training.average import MovingAverage
 
 _LOG = logging.getLogger(__name__)
@@ -31,17 +31,20 @@ _NAME = re.compile(r"step-(\d{8,})\.safetensors")
 
 @final
 class Checkpoints:
-    """The checkpoints of a run, newest last; older ones than the last few are removed."""
+    """The checkpoints of a run, newest last; older ones than the last few are removed.
+
+    The run's folder must be held: whatever is half written in it is then a dead process's, whichever host it was on.
+    """
 
     def __init__(self, folder: Path, *, keep: int) -> None:
         self.folder, self.keep = folder, keep
         folder.mkdir(exist_ok=True)
-        remove_leftovers(folder)
+        for leftover in folder.glob(".step-*.partial"):
+            leftover.unlink(missing_ok=True)
 
     def paths(self) -> list[Path]:
         """All of them, oldest first."""
-        found = [(int(match[1]), path) for path in self.folder.iterdir() if (match := _NAME.fullmatch(path.name))]
-        return [path for _, path in sorted(found)]
+        return sorted((path for path in self.folder.iterdir() if _NAME.fullmatch(path.name)), key=_step)
 
     def check_space(self, size: int) -> None:
         """Refuse to begin what cannot be kept: one more than the number that is kept, of so many bytes each."""
@@ -57,7 +60,8 @@ class Checkpoints:
         """Add one; only then do older ones go."""
         path = self.folder / f"step-{step:08}.safetensors"
         save(path, tensors, {**state, "step": step})
-        for old in self.paths()[: -self.keep]:
+        past = [old for old in self.paths() if _step(old) <= step]  # one from later on is damaged: it keeps nothing
+        for old in past[: -self.keep]:
             old.unlink(missing_ok=True)
         return path
 
@@ -73,6 +77,10 @@ class Checkpoints:
         if refused:
             raise WeightsError(f"{refused[0]}, and so is every other checkpoint: expected one to go on from")
         return None
+
+
+def _step(path: Path) -> int:
+    return int(path.stem.removeprefix("step-"))
 
 
 def save(path: Path, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:

@@ -14,7 +14,7 @@ import torch
 import emrdm
 from emrdm.card import ModelCard, Results
 from emrdm.data import Dataset
-from emrdm.errors import MissingDependencyError
+from emrdm.errors import InputError, MissingDependencyError
 from emrdm.files import atomic_path
 from emrdm.metrics import METRICS, PROTOCOLS
 from emrdm.metrics.protocols import show
@@ -35,11 +35,9 @@ def scores_in_words(dataset: str, scores: Mapping[str, Any]) -> str:
 
 
 def model_card(recipe: Preset, place: Place, datasets: Sequence[Dataset], samples_a_step: int) -> ModelCard:
-    """Where these weights come from: travels in their file."""
-    optimizer = recipe.optimizer
-    best = place.best or {}
-    shown = best if recipe.train.select == "best" and best else (place.validations or [{}])[-1]
-    step = shown.get("step", place.step)
+    """Where the weights of this step come from: travels in their file."""
+    optimizer, step = recipe.optimizer, place.step
+    scored = next((row["scores"] for row in reversed(place.validations) if row["step"] == step), {})
     results = tuple(
         Results(
             dataset=f"{name}, validation",
@@ -47,7 +45,7 @@ def model_card(recipe: Preset, place: Place, datasets: Sequence[Dataset], sample
             source=f"measured in training on {many(scores['images'], 'validation image')}, step {step:,}",
             scores={key: value for key, value in scores.items() if key in METRICS and math.isfinite(value)},
         )
-        for name, scores in shown.get("scores", {}).items()
+        for name, scores in scored.items()
     )
     return ModelCard(
         title=recipe.title,
@@ -88,6 +86,8 @@ def _draw(folder: RunFolder, rows: Sequence[Mapping[str, Any]], title: str) -> s
         parts.append(f"![Loss and validation scores against the step]({folder.curves.name})")
     except MissingDependencyError as error:
         _LOG.warning("no curves in the model card: %s, then give the same command again", error)
+    except InputError as error:  # somebody has removed the log
+        _LOG.warning("no curves in the model card: %s", error)
     sheets = sorted(folder.sheets.glob("step-*.png")) if folder.sheets.is_dir() else []
     best = [row["step"] for row in rows if row["kind"] == "validation" and row.get("best")]
     wanted = folder.sheets / f"step-{best[-1]:08}.png" if best else None

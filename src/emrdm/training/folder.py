@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, final
 
@@ -18,7 +18,8 @@ from emrdm.training.log import LOG, TENSORBOARD
 RECIPE = "recipe.json"
 CHECKPOINTS, SHEETS = "checkpoints", "sheets"
 MODEL, CARD, CURVES = "model.safetensors", "README.md", "curves.png"
-_OURS = (RECIPE, LOG, CHECKPOINTS, SHEETS, MODEL, CARD, CURVES, TENSORBOARD)
+_FILES = (LOG, MODEL, CARD, CURVES)
+_FOLDERS = {CHECKPOINTS: "step-*.safetensors", SHEETS: "step-*.png", TENSORBOARD: "events.out.tfevents.*"}
 
 
 @final
@@ -43,22 +44,37 @@ class RunFolder:
         """Whether there is a run in it."""
         return (self.path / RECIPE).is_file()
 
+    def has_checkpoint(self) -> bool:
+        """Whether the run has come so far."""
+        return self.begun() and bool(self._named(CHECKPOINTS, _FOLDERS[CHECKPOINTS]))
+
     def clear(self) -> None:
-        """Forget the run that is in it; files that are not a run's stay."""
-        for name in _OURS:
-            path = self.path / name
-            if path.is_dir() and not path.is_symlink():
-                shutil.rmtree(path)
-            else:
+        """Forget the run that is in it; files that are not a run's stay, wherever they are."""
+        if not self.begun():
+            return
+        ours = [path for name, pattern in _FOLDERS.items() for path in self._named(name, pattern, ".*.partial")]
+        # the recipe goes last: where this is cut short, there is still a run to forget
+        for path in (*ours, *(self.path / name for name in _FILES), self.path / RECIPE):
+            if not path.is_dir():
                 path.unlink(missing_ok=True)
+        for name in _FOLDERS:
+            with suppress(OSError):  # it is not there, or something else is in it
+                (self.path / name).rmdir()
+
+    def _named(self, folder: str, *patterns: str) -> list[Path]:
+        return [path for pattern in patterns for path in (self.path / folder).glob(pattern)]
 
     def claim(self, facts: Mapping[str, Any], *, allow_changes: bool) -> list[str]:
-        """Begin a run with these facts or go on with one; what has changed since it was begun, if that is allowed."""
+        """Begin a run with these facts, or see what has changed since it was begun, if that is allowed.
+
+        A run that is there keeps its facts until :meth:`adopt` is called: the new ones may not work.
+        """
         if not self.begun():
-            foreign = [name for name in _OURS if (self.path / name).exists()]
+            foreign = [name for name in _FILES if (self.path / name).exists()]
+            foreign += [name for name, pattern in _FOLDERS.items() if self._named(name, pattern)]
             if foreign:
                 raise InputError(f"{self.path} has a {foreign[0]} of its own: choose another folder")
-            self._write(facts)
+            self.adopt(facts)
             return []
         changes = differences(self.facts(), facts)
         if changes and not allow_changes:
@@ -66,7 +82,6 @@ class RunFolder:
                 f"{self.path} holds a run with another recipe: {'; '.join(changes)}. "
                 "Choose another folder, or add --allow-changes to go on with the new one"
             )
-        self._write(facts)  # what is watched may change without asking
         return changes
 
     def facts(self) -> dict[str, Any]:
@@ -84,7 +99,8 @@ class RunFolder:
         """The recipe of the run."""
         return parse(Preset, self.facts()["recipe"])
 
-    def _write(self, facts: Mapping[str, Any]) -> None:
+    def adopt(self, facts: Mapping[str, Any]) -> None:
+        """Make these facts the run's; what is watched may change without asking."""
         with atomic_path(self.path / RECIPE) as temporary:
             temporary.write_text(json.dumps(facts, indent=1) + "\n", "utf-8")
 

@@ -9,10 +9,12 @@ from __future__ import annotations
 import json
 import logging
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, final
 
+from emrdm.errors import EmrdmError
 from emrdm.files import atomic_path
 
 _LOG = logging.getLogger(__name__)
@@ -26,37 +28,57 @@ Row = Mapping[str, Any]
 class Log:
     """The log of a run, as files; ``listener`` hears every row, too."""
 
-    def __init__(self, folder: Path, *, step: int, listener: Callable[[Row], None] | None = None) -> None:
-        """Open the log of a run that goes on behind ``step``."""
+    def __init__(
+        self, folder: Path, *, step: int, validated: int, listener: Callable[[Row], None] | None = None
+    ) -> None:
+        """Open the log of a run that goes on behind ``step`` and was last validated at ``validated``."""
         self.path = folder / LOG
-        kept = [row for row in read_log(self.path) if row["step"] <= step]
+        ends = {"validation": validated}  # one that is due at ``step`` itself may have been logged: it comes again
+        kept = [row for row in read_log(self.path) if row["step"] <= ends.get(row.get("kind", ""), step)]
         with atomic_path(self.path) as temporary:
             temporary.write_text("".join(_line(row) for row in kept), "utf-8")
-        self._file = self.path.open("a", encoding="utf-8")
+        self._file = self.path.open("ab", buffering=0)
         self._board = _tensorboard(folder / TENSORBOARD, step)
         self._listener = listener
 
     def add(self, kind: str, step: int, **values: Any) -> None:
         """Write a row; it is on its way to the disk when this returns."""
         row = {"kind": kind, "step": step, **values}
-        self._file.write(_line(row))
-        self._file.flush()
-        if self._board is not None:
-            for name, value in _scalars(kind, values):
+        self._write(_line(row).encode())
+        with self._forgiving():
+            for name, value in _scalars(kind, values) if self._board is not None else ():
                 self._board.add_scalar(name, value, step)
         if self._listener is not None:
             self._listener(row)
 
     def picture(self, name: str, step: int, pixels: Any) -> None:
         """Show a picture (H, W, 3) uint8 in TensorBoard."""
-        if self._board is not None:
-            self._board.add_image(name, pixels, step, dataformats="HWC")
+        with self._forgiving():
+            if self._board is not None:
+                self._board.add_image(name, pixels, step, dataformats="HWC")
 
     def close(self) -> None:
         """Write what is left."""
         self._file.close()
-        if self._board is not None:
-            self._board.close()
+        with self._forgiving():
+            if self._board is not None:
+                self._board.close()
+
+    def _write(self, line: bytes) -> None:
+        try:
+            while line:  # a disk that fills up takes a part, then nothing
+                line = line[self._file.write(line) :]
+        except OSError as error:
+            raise EmrdmError(f"{self.path} could not be written: {error.strerror}") from None
+
+    @contextmanager
+    def _forgiving(self) -> Iterator[None]:
+        """What is shown in TensorBoard is in the log as well: no run ends for want of it."""
+        try:
+            yield
+        except OSError as error:
+            _LOG.warning("TensorBoard is not written any more: %s", error.strerror or error)
+            self._board = None
 
 
 def read_log(path: Path) -> list[dict[str, Any]]:

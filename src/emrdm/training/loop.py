@@ -86,11 +86,10 @@ def train(
         if fabric.is_global_zero:
             run.make()
             held.enter_context(locked(folder, "training"))
-            if overwrite:
-                run.clear()
         stopping = held.enter_context(Stopping(max_minutes=max_minutes, started=began))
         held.enter_context(numerics(recipe.train))
-        training = _Training(recipe, run, fabric, machine, stopping, start_from, allow_changes, listener)
+        training = _Training(recipe, run, fabric, machine, stopping, start_from, allow_changes, overwrite, listener)
+        held.callback(training.close)
         return training.run()
 
 
@@ -106,6 +105,7 @@ class _Training:
         stopping: Stopping,
         start_from: Path | None,
         allow_changes: bool,
+        overwrite: bool,
         listener: Callable[[Row], None] | None,
     ) -> None:
         self.recipe, self.folder, self.fabric, self.stopping = recipe, folder, fabric, stopping
@@ -157,12 +157,17 @@ class _Training:
         if self.first:
             a_step = self.order.batch_size * self.ranks
             facts = facts_of(recipe, samples=contents(self.samples.datasets), samples_a_step=a_step, start=begun_with)
+            if begun_with is None and folder.has_checkpoint():
+                facts["start"] = folder.facts().get("start")  # what it started from does not matter any more
+            if overwrite:  # only now: data, recipe and weights have been read, and may have come from here
+                folder.clear()
             self.changes = folder.claim(facts, allow_changes=allow_changes)
             self.checkpoints = Checkpoints(folder.checkpoints, keep=recipe.watch.keep)
             self.checkpoints.check_space(16 * sum(parameter.numel() for parameter in self.parameters))
         self._resume()
         if self.first:
-            self.log = Log(folder.path, step=self.place.step, listener=listener)
+            folder.adopt(facts)
+            self.log = Log(folder.path, step=self.place.step, validated=self.place.validated, listener=listener)
             self._say_where(machine)
         self.checkpoint_seconds = self.validation_seconds = 0.0
         self.clock, self.counted = time.monotonic(), 0  # since the last line of the log: when, and steps
@@ -199,10 +204,13 @@ class _Training:
             self._checkpoint()
         if reason == "finished":
             self._finish()
-        if self.log is not None:
-            self.log.close()
         heard = None if self.stopping.signal is None else self.stopping.signal.name
         return Outcome(reason, self.place, steps, self.folder, self.first, heard)
+
+    def close(self) -> None:
+        """Close the log, however the run ended."""
+        if self.log is not None:
+            self.log.close()
 
     def _step(self, step: int) -> tuple[float, float, int]:
         """One step of the optimiser: loss, norm of the gradient, and whether to stop (1 time is up, 2 a signal)."""
@@ -215,7 +223,7 @@ class _Training:
             self._quarantine(failures)
             names += [name for batch in parts for name in batch.names]
             if sum(len(batch.names) for batch in parts) < self.recipe.train.batch_size:
-                raise DataError(f"{len(failures)} samples in a row cannot be read: {failures[-1].reason}")
+                raise DataError(f"{self.samples.tries} samples in a row cannot be read: {failures[-1].reason}")
             # Dropout: numbered over all processes, as the samples are.
             torch.manual_seed(fold(self.recipe.train.seed, _DROPOUT, step, self.rank * self.accumulate + turn) >> 1)
             for part, batch in enumerate(parts):
@@ -307,7 +315,7 @@ class _Training:
             self.log.add("validation", step, scores=row["scores"], value=value, best=best)
             if picture is not None:
                 self.log.picture("validation", step, picture)
-            if best and self.recipe.train.select == "best":
+            if best:
                 self._export_weights()
         self.validation_seconds = time.monotonic() - began
         self.clock += self.validation_seconds  # the speed is that of training
@@ -354,11 +362,10 @@ class _Training:
             )
 
     def _finish(self) -> None:
-        """Weights where none were exported yet, and the model card."""
-        if self.recipe.train.select == "last" or not self.validation.datasets:
-            self._show_average()
-            if self.first:
-                self._export_weights()
+        """The last weights, where they are wanted or no others were exported, and the model card."""
+        self._show_average()
+        if self.first and (self.recipe.train.select == "last" or not self.folder.model.exists()):
+            self._export_weights()
         if self.first:
             assert self.log is not None
             export.write_card(

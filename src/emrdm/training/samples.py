@@ -79,6 +79,7 @@ class Samples(torch.utils.data.Dataset[Drawn]):
     def __init__(self, datasets: Sequence[Dataset], config: ModelConfig) -> None:
         self.datasets, self.config = list(datasets), config
         self.ends = list(accumulate(len(dataset) for dataset in datasets))
+        self.tries = min(_TRIES, self.ends[-1])
         self.matchings = [
             Matching(config, dataset.bands, dataset.aux, frames=config.frames) for dataset in self.datasets
         ]
@@ -92,7 +93,7 @@ class Samples(torch.utils.data.Dataset[Drawn]):
 
     def __getitem__(self, draw: Draw) -> Drawn:
         failures: list[Failure] = []
-        for attempt in range(min(_TRIES, len(self))):
+        for attempt in range(self.tries):
             found = self._fetch((draw.index + attempt) % len(self), draw.key)
             if isinstance(found, Sample):
                 return Drawn(draw.key, found, tuple(failures))
@@ -104,12 +105,13 @@ class Samples(torch.utils.data.Dataset[Drawn]):
         dataset = self.datasets[place]
         start = self.ends[place] - len(dataset)
         found = dataset.fetch(Draw(index - start, key))
-        if isinstance(found, Failure):
-            return found
         try:
-            return self._fitting(found, self.matchings[place], key)
+            if isinstance(found, Sample):
+                return self._fitting(found, self.matchings[place], key)
         except DataError as error:
-            return Failure(found.name, str(error))
+            found = Failure(found.name, str(error))
+        # names are unique in a data set only
+        return found if len(self.datasets) == 1 else Failure(f"{place + 1}/{found.name}", found.reason)
 
     def _fitting(self, sample: Sample, matching: Matching, key: int) -> Sample:
         """Bands and sides as the model takes them."""

@@ -13,8 +13,10 @@ from emrdm.config import ModelConfig
 from emrdm.data import Dataset, Numbers, find_layout
 from emrdm.data.cache import Cache
 from emrdm.data.clouds import STYLES
+from emrdm.data.synthetic import Synthetic
 from emrdm.errors import ConfigError, InputError, printable
 from emrdm.presets.recipe import Source, TrainConfig
+from emrdm.strict import dump
 from emrdm.wording import many
 
 _LOG = logging.getLogger(__name__)
@@ -52,6 +54,7 @@ def contents(datasets: Sequence[Dataset]) -> dict[str, Any]:
             "images": len(dataset),
             "names": hashlib.sha256(os.fsencode("\n".join(dataset.names))).hexdigest()[:16],
             "bands": [[band.name, band.low, band.high] for band in dataset.bands],
+            **({"clouds": dump(dataset.layout.style)} if isinstance(dataset.layout, Synthetic) else {}),
         }
         for place, dataset in enumerate(datasets)
     }

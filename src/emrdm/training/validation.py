@@ -15,9 +15,9 @@ from emrdm import pictures
 from emrdm.data import Batch, Dataset, Failure
 from emrdm.data.loading import collate
 from emrdm.data.preview import display_limits, tiles, visible
-from emrdm.errors import EmrdmError, MissingDependencyError
+from emrdm.errors import DataError, EmrdmError, InputError, MissingDependencyError
 from emrdm.evaluation import ModelPredictor, Settings, evaluate
-from emrdm.metrics import find_protocols
+from emrdm.metrics import Scores, find_protocols
 from emrdm.model import EMRDM
 
 _LOG = logging.getLogger(__name__)
@@ -46,6 +46,11 @@ class Validation:
         self.chosen = [spread(len(dataset), images) for dataset in datasets]
         self.names = _distinct([dataset.layout.name for dataset in datasets])
         self.rank, self.ranks = rank, ranks
+        for dataset, chosen in zip(self.datasets, self.chosen, strict=True):
+            # said now, not when hours of training are to be scored
+            first = dataset.fetch(chosen[0])
+            if isinstance(first, Failure) and all(isinstance(dataset.fetch(i), Failure) for i in chosen[1:]):
+                raise InputError(f"none of the {len(chosen)} validation images can be read: {first.reason}")
 
     def __len__(self) -> int:
         return sum(map(len, self.chosen))
@@ -63,8 +68,13 @@ class Validation:
         protocol = find_protocols(dataset.layout.protocols)[0]
         predictor = ModelPredictor(model, dataset, name="model", digest="", sampler=model.config.sampler, seed=_SEED)
         settings = Settings(batch_size=self.batch_size, on_error="skip", device=str(model.device))
-        found = evaluate(dataset, [predictor], [protocol], settings=settings, indices=mine)
-        scores = found.of("model", protocol.name).gather()
+        try:
+            found = evaluate(dataset, [predictor], [protocol], settings=settings, indices=mine)
+            scores = found.of("model", protocol.name)
+        except DataError as error:  # none of this process's images can be read; the others wait for it
+            _LOG.warning("%s", error)
+            scores = Scores()
+        scores = scores.gather()
         means = {metric: mean.value for metric, mean in scores.means().items() if "/" not in metric}
         return {"protocol": protocol.name, "images": len(scores), **means}
 
@@ -104,7 +114,7 @@ class Validation:
 
 def criterion(found: Found) -> float:
     """What the best weights are chosen by: the mean PSNR of all data sets."""
-    values = [float(scores["psnr"]) for scores in found.values()]
+    values = [float(scores.get("psnr", math.nan)) for scores in found.values()]
     if any(math.isnan(value) for value in values):
         raise EmrdmError("the validation images have no PSNR: expected images with known pixels")
     return math.fsum(values) / len(values)

@@ -1,0 +1,83 @@
+"""The model card: what people ask before they trust weights."""
+
+import pytest
+from tests.training.little import landscapes, recipe
+
+from emrdm.data import open_dataset
+from emrdm.errors import MissingDependencyError
+from emrdm.training import Place, RunFolder, export
+
+SCORES = {"synthetic": {"protocol": "standard", "images": 4, "psnr": 21.5, "ssim": 0.8, "mae": 0.05, "lpips": 0.2}}
+
+
+@pytest.fixture
+def run(tmp_path):
+    folder = RunFolder(tmp_path / "run")
+    folder.make()
+    root = landscapes(tmp_path / "clear", 6)
+    return folder, recipe(root), [open_dataset("synthetic", root, split="train")]
+
+
+def place(steps=(100, 200, 300), best=200):
+    rows = [{"step": step, "value": 20.0, "scores": SCORES} for step in steps]
+    return Place(step=steps[-1], validations=rows, best=next(row for row in rows if row["step"] == best))
+
+
+def test_the_card_in_the_weights_names_scores_data_and_recipe(run):
+    _, preset, data = run
+    card = export.model_card(preset, place(), data, 8)
+    assert "step 300 of 6" in card.source
+    assert "synthetic (" in card.training
+    assert card.results[0].dataset == "synthetic, validation"
+    assert card.results[0].scores == {"psnr": 21.5, "ssim": 0.8, "mae": 0.05, "lpips": 0.2}
+    later = place()
+    later.step = 350  # between validations
+    assert export.model_card(preset, later, data, 8).results == ()
+
+
+def test_the_page_marks_the_step_whose_weights_are_exported(run):
+    folder, preset, data = run
+    folder.log.write_text('{"kind": "step", "step": 1, "loss": 0.5, "lr": 0.1}\n')
+    export.write_card(folder, preset, place(), data, 8)
+    text = folder.card.read_text()
+    assert "| **200** | **21.50** |" in text
+    assert "| 100 | 21.50 |" in text
+    assert folder.curves.is_file()
+
+
+def test_many_validations_are_thinned_and_the_best_stays(run):
+    folder, preset, data = run
+    export.write_card(folder, preset, place(steps=tuple(range(1, 201)), best=77), data, 8)
+    rows = [line for line in folder.card.read_text().splitlines() if line.endswith("|") and "21.50" in line]
+    assert len(rows) == 13
+    assert any("**77**" in row for row in rows)
+
+
+def test_what_went_wrong_is_on_the_page(run):
+    folder, preset, data = run
+    found = place()
+    found.skipped = [4, 9]
+    found.quarantine = {"field01": "field01.png cannot be read: it is empty"}
+    export.write_card(folder, preset, found, data, 8)
+    text = folder.card.read_text()
+    assert "2 steps whose loss or gradient was not finite" in text
+    assert "1 sample: field01.png cannot be read: it is empty" in text
+
+
+def test_a_run_without_validation_has_a_card(run):
+    folder, preset, data = run
+    export.write_card(folder, preset, Place(step=5), data, 8)
+    assert "there were no validation images" in folder.card.read_text()
+    assert export.model_card(preset, Place(step=5), data, 8).results == ()
+
+
+def test_without_matplotlib_the_card_has_no_curves(run, monkeypatch, caplog):
+    folder, preset, data = run
+
+    def missing(*_, **__):
+        raise MissingDependencyError("plots need matplotlib: pip install 'emrdm[train]'")
+
+    monkeypatch.setattr(export, "training_curves", missing)
+    export.write_card(folder, preset, place(), data, 8)
+    assert "curves.png" not in folder.card.read_text()
+    assert "plots need matplotlib" in caplog.text

@@ -1,0 +1,95 @@
+"""What a step is fed: bands by name, sides that fit, batches of one shape, and the draws' keys."""
+
+import pytest
+import torch
+from PIL import Image
+from tests.training.little import SMALL, landscapes
+
+from emrdm import load_preset
+from emrdm.data import Draw, MemoryCache, Numbers, open_dataset
+from emrdm.errors import InputError
+from emrdm.training import Order
+from emrdm.training.samples import Samples, batches, collate
+
+
+@pytest.fixture
+def config():
+    return load_preset("tiny").replace(SMALL).model
+
+
+def opened(root, **options):
+    return open_dataset("synthetic", root, split="train", **options)
+
+
+def test_data_sets_follow_each_other(tmp_path, config):
+    first, second = opened(landscapes(tmp_path / "a", 5)), opened(landscapes(tmp_path / "b", 4, seed=1))
+    samples = Samples([first, second], config)
+    assert len(samples) == len(first) + len(second)
+    drawn = samples[Draw(len(first), 7)]
+    assert drawn.key == 7
+    torch.testing.assert_close(drawn.sample.target, second[Draw(0, 7)].target)
+
+
+def test_bands_are_found_by_name(tmp_path, config):
+    root = landscapes(tmp_path / "a", 5)
+    plain = Samples([opened(root)], config)[Draw(0, 3)].sample
+    turned = Samples([opened(root, numbers=Numbers(("blue", "green", "red")))], config)[Draw(0, 3)].sample
+    torch.testing.assert_close(turned.target, plain.target.flip(0))
+
+
+def test_what_the_model_lacks_is_refused_by_name(tmp_path, config):
+    with pytest.raises(InputError, match="the model needs red, which the data set has not"):
+        Samples([opened(landscapes(tmp_path / "a", 5), numbers=Numbers(("x", "green", "blue")))], config)
+
+
+def test_sides_are_cut_to_what_the_network_takes(tmp_path, config):
+    root = tmp_path / "odd"
+    root.mkdir()
+    pixels = torch.arange(37 * 45 * 3, dtype=torch.int64).reshape(37, 45, 3) % 251
+    Image.fromarray(pixels.to(torch.uint8).numpy()).save(root / "odd1.png")
+    samples = Samples([opened(root, augmentation="none")], config)
+    cuts = {tuple(samples[Draw(0, key)].sample.target[0, 0, :2].tolist()) for key in range(40)}
+    assert len(cuts) == 4  # not always the same rows and columns
+    assert samples[Draw(0, 1)].sample.target.shape == (3, 36, 44)
+    assert samples[Draw(0, 1)].sample.cloudy.shape == (1, 3, 36, 44)
+
+
+def test_images_that_are_too_small_are_said_before_anything_starts(tmp_path, config):
+    with pytest.raises(InputError, match=r"field\d\d is 8 x 8 pixels: expected 16 x 16 at least"):
+        Samples([opened(landscapes(tmp_path / "a", 5, 8))], config)
+
+
+def test_shapes_that_differ_make_several_batches(tmp_path, config):
+    landscapes(tmp_path / "a", 3, 32)
+    samples = Samples([opened(tmp_path / "a"), opened(landscapes(tmp_path / "b", 3, 48))], config)
+    parts, failures = collate([samples[Draw(i, 10 + i)] for i in range(len(samples))])
+    assert not failures
+    assert [part.cloudy.shape[-1] for part in parts] == [32, 48]
+    assert [key for part in parts for key in part.keys] == [10 + i for i in range(len(samples))]
+    assert all(part.clear.shape[0] == len(part.names) == len(part.keys) for part in parts)
+
+
+def test_pixels_without_truth_are_marked(tmp_path, config):
+    samples = Samples([opened(landscapes(tmp_path / "a", 5))], config)
+    one, other = samples[Draw(0, 0)], samples[Draw(1, 1)]
+    hole = torch.ones(32, 32, dtype=torch.bool)
+    hole[:4] = False
+    object.__setattr__(one.sample, "valid", hole)
+    (part,), _ = collate([one, other])
+    assert part.valid.shape == (2, 32, 32)
+    assert part.valid[0].sum() == 32 * 28
+    assert part.valid[1].all()
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_batches_begin_anywhere_in_the_order(tmp_path, config, workers):
+    samples = Samples([opened(landscapes(tmp_path / "a", 7), cache=MemoryCache())], config)
+    order = Order(len(samples), seed=1, batch_size=4, steps=5)
+    whole = [parts for parts, _ in batches(samples, order, batch_size=2)]
+    late = [parts for parts, _ in batches(samples, order, batch_size=2, start=12, workers=workers)]
+    assert len(whole) == 10
+    assert len(late) == 4
+    for (a,), (b,) in zip(whole[6:], late, strict=True):
+        assert a.names == b.names
+        assert a.keys == b.keys
+        assert torch.equal(a.cloudy, b.cloudy)
