@@ -1,5 +1,7 @@
 """Everything the README tells a user to type works."""
 
+import dataclasses
+import json
 import re
 import shlex
 import shutil
@@ -10,9 +12,11 @@ import pytest
 import torch
 from tests.evaluation.folders import rice
 from tests.test_published import small_entries, their_state
+from tests.training.little import SMALL
 
-from emrdm import EMRDM
+from emrdm import EMRDM, load_preset
 from emrdm.cli import main
+from emrdm.presets.recipe import OptimizerConfig, TrainConfig, WatchConfig
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
@@ -35,13 +39,14 @@ def test_python_blocks_run_in_order():
     assert names["image"].shape == (1, 4, 32, 32)
 
 
-def test_python_blocks_of_the_pages_run(tmp_path, capsys):
+def test_python_blocks_of_the_pages_run(tmp_path, capsys, monkeypatch):
     names = {
         "root": rice(tmp_path / "rice"),
         "prediction": torch.rand(2, 3, 40, 40),
         "target": torch.rand(2, 3, 40, 40),
     }
-    for page in ("data.md", "metrics.md"):
+    monkeypatch.chdir(tmp_path)
+    for page in ("data.md", "metrics.md", "training.md"):
         for block in re.findall(
             r"^```python\n(.*?)^```$", (ROOT / "docs" / page).read_text(), re.MULTILINE | re.DOTALL
         ):
@@ -53,14 +58,17 @@ def test_commands_run(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     torch.save({"state_dict": their_state(small_entries())}, "their.ckpt")
     EMRDM.from_preset("tiny").save("weights.safetensors")
-    root = rice(tmp_path / "RICE1")
+    root = rice(tmp_path / "RICE1", 12)
     shutil.copytree(root / "label", tmp_path / "restored")
     commands = [line for block in blocks("") for line in block.splitlines() if line.startswith("emrdm ")]
-    assert len(commands) >= 9
+    assert len(commands) >= 11
     for command in commands:
         arguments = shlex.split(command, comments=True)[1:]
         if "cuhk-cr1" in arguments:  # the stand-in checkpoint is a tiny one
             arguments[arguments.index("cuhk-cr1")] = "tiny"
+        if arguments[0] in ("train", "ablate"):  # minutes instead of hours, and those in a moment
+            arguments = ["tiny" if word == "rgb-small" else word for word in arguments]
+            arguments += [f"{key}={json.dumps(value)}" for key, value in SMALL.items() if arguments[0] == "train"]
         assert main(arguments) == 0, command
     assert "emrdm" not in capsys.readouterr().err  # progress, no complaint
     assert (tmp_path / "report" / "report.html").is_file()
@@ -90,3 +98,21 @@ def test_the_architecture_page_names_every_module():
     for path in package.rglob("*.py"):
         if path.name not in ("__init__.py", "__main__.py") and path.parent.name not in ("cli", "neighborhood"):
             assert path.name in text, path
+
+
+def test_the_recipe_on_the_training_page_is_one(tmp_path):
+    (block,) = re.findall(
+        r"^```yaml\n(.*?)^```$", (ROOT / "docs" / "training.md").read_text(), re.MULTILINE | re.DOTALL
+    )
+    path = tmp_path / "my.yaml"
+    path.write_text(block)
+    recipe = load_preset(path)
+    assert recipe.model == load_preset("rgb-small").model
+    assert [source.dataset for source in recipe.data] == ["rice1", "synthetic"]
+
+
+def test_the_training_page_names_every_setting():
+    text = (ROOT / "docs" / "training.md").read_text()
+    for part in (TrainConfig, OptimizerConfig, WatchConfig):
+        for field in dataclasses.fields(part):
+            assert re.search(rf"[`.]{field.name}`", text), field.name

@@ -38,7 +38,7 @@ examples:
 
 def configure(parser: argparse.ArgumentParser) -> list[argparse.ArgumentParser]:
     """Declare the arguments."""
-    parser.usage = "%(prog)s STUDY --data [NAME=]ROOT [-o FOLDER] [KEY=VALUE ...] [options]"
+    parser.usage = "%(prog)s STUDY --data [NAME=]ROOT [-o FOLDER] [KEY=VALUE ...] ..."
     parser.add_argument(
         "words",
         nargs="*",

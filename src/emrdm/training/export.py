@@ -37,7 +37,7 @@ def scores_in_words(dataset: str, scores: Mapping[str, Any]) -> str:
 def model_card(recipe: Preset, place: Place, datasets: Sequence[Dataset], samples_a_step: int) -> ModelCard:
     """Where the weights of this step come from: travels in their file."""
     optimizer, step = recipe.optimizer, place.step
-    scored = next((row["scores"] for row in reversed(place.validations) if row["step"] == step), {})
+    scored: Mapping[str, Any] = next((row["scores"] for row in reversed(place.validations) if row["step"] == step), {})
     results = tuple(
         Results(
             dataset=f"{name}, validation",

@@ -28,17 +28,25 @@ class RunFolder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._made: list[Path] = []
         self.checkpoints, self.sheets = path / CHECKPOINTS, path / SHEETS
         self.model, self.card, self.curves, self.log = path / MODEL, path / CARD, path / CURVES, path / LOG
 
     def make(self) -> None:
         """Make the folder, or say why it cannot be."""
+        self._made = [path for path in (self.path, *self.path.parents) if not path.exists()]
         try:
             self.path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise InputError(f"{self.path} cannot be the folder of a run: {error.strerror}") from None
         if not os.access(self.path, os.W_OK):
             raise InputError(f"{self.path} cannot be written: expected a folder for the run")
+
+    def unmake_if_empty(self) -> None:
+        """Leave no trace of a run that was refused."""
+        with suppress(OSError):  # there is something in it
+            for path in self._made:
+                path.rmdir()
 
     def begun(self) -> bool:
         """Whether there is a run in it."""

@@ -85,6 +85,7 @@ def train(
     with ExitStack() as held:
         if fabric.is_global_zero:
             run.make()
+            held.callback(run.unmake_if_empty)
             held.enter_context(locked(folder, "training"))
         stopping = held.enter_context(Stopping(max_minutes=max_minutes, started=began))
         held.enter_context(numerics(recipe.train))
