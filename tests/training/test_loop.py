@@ -2,6 +2,7 @@
 
 import json
 import math
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -186,6 +187,21 @@ def test_options_train_and_go_on(pictures, tmp_path, monkeypatch, changes):
     assert all(math.isfinite(loss) for _, loss, _, _ in losses(tmp_path / "parts"))
 
 
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("c++") is None, reason="torch compiles for CPUs with a compiler of C++")
+@pytest.mark.filterwarnings("ignore")  # torch's compiler has some of its own
+def test_compiled_blocks_train_and_go_on(pictures, reference, tmp_path, monkeypatch):
+    changes = {"train.compile": True}
+    train(recipe(pictures, changes), tmp_path / "whole", machine=CPU)
+    stop_at(monkeypatch, 3)
+    train(recipe(pictures, changes), tmp_path / "parts", machine=CPU)
+    monkeypatch.undo()
+    train(recipe(pictures, changes), tmp_path / "parts", machine=CPU)
+    assert_same(tmp_path / "whole", tmp_path / "parts")
+    for (_, a, _, _), (_, b, _, _) in zip(losses(tmp_path / "whole"), losses(reference), strict=True):
+        assert a == pytest.approx(b, rel=0.05)  # dropout draws in another order
+
+
 def test_recomputing_changes_nothing(pictures, reference, tmp_path):
     train(recipe(pictures, {"train.recompute": True}), tmp_path, machine=CPU)
     assert_same(reference, tmp_path)
@@ -309,9 +325,7 @@ def pairs_of(clear, folder):
 
 
 @pytest.mark.gpu
-@pytest.mark.filterwarnings(
-    "ignore::DeprecationWarning", "ignore::FutureWarning"
-)  # torch's compiler has some of its own
+@pytest.mark.filterwarnings("ignore")  # torch's compiler has some of its own
 @pytest.mark.parametrize(
     "changes", [{}, {"train.precision": "bf16-mixed"}, {"train.compile": True, "train.precision": "bf16-mixed"}]
 )
