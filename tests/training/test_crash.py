@@ -20,13 +20,14 @@ from emrdm.files import _this_host
 from emrdm.training.checkpoint import Checkpoints, load
 
 pytestmark = pytest.mark.usefixtures("quick")
+SLOW = {"before": killing.slow, "given": (0.05,)}  # seconds a step, so that most kills hit steps
 
 
 @pytest.fixture(scope="module")
 def seconds(root, tmp_path_factory):
     """How long such a run takes, once everything is imported."""
     place = tmp_path_factory.mktemp("timed") / "run"
-    command = runs.Command(runs.words(root, place), place)
+    command = runs.Command(runs.words(root, place), place, **SLOW)
     assert command.code() == 0
     return time.monotonic() - command.began
 
@@ -50,25 +51,29 @@ def _kill_until_done(start, folder, seconds, chance, kills):
 @pytest.mark.parametrize("seed", range(2))
 def test_a_run_killed_at_random_times_ends_bit_for_bit_as_one_that_was_not(seed, root, reference, seconds, tmp_path):
     def start(folder):
-        return runs.Command(runs.words(root, folder), folder)
+        return runs.Command(runs.words(root, folder), folder, **SLOW)
 
-    killed = _kill_until_done(start, tmp_path / "run", seconds, random.Random(seed), kills=4)
-    assert killed
-    runs.assert_same_run(tmp_path / "run", reference)
+    for attempt in range(5):  # on a machine that is suddenly quicker, all kills may come too late
+        folder = tmp_path / f"run{attempt}"
+        killed = _kill_until_done(start, folder, seconds, random.Random(10 * seed + attempt), kills=4)
+        runs.assert_same_run(folder, reference)
+        if killed:
+            return
+    pytest.fail("no run was killed before its end")
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_twenty_of_twenty_killed_runs_end_bit_for_bit_as_one_that_was_not(root, reference, tmp_path):
-    good, killed, slow = 0, 0, {"before": killing.slow, "given": (0.05,)}  # so that most kills hit steps
-    timed = runs.Command(runs.words(root, tmp_path / "timed"), tmp_path / "timed", **slow)
+    good, killed = 0, 0
+    timed = runs.Command(runs.words(root, tmp_path / "timed"), tmp_path / "timed", **SLOW)
     assert timed.code() == 0
     seconds = time.monotonic() - timed.began
     for seed in range(20):
         folder, workers = tmp_path / f"run{seed}", "2" if seed % 2 else "0"
 
         def start(folder, workers=workers):
-            return runs.Command(runs.words(root, folder, "--workers", workers), folder, **slow)
+            return runs.Command(runs.words(root, folder, "--workers", workers), folder, **SLOW)
 
         killed += _kill_until_done(start, folder, seconds, random.Random(100 + seed), kills=6)
         runs.assert_same_run(folder, reference)

@@ -34,6 +34,9 @@ class Live:
             self._say(self._start(row))
         elif row["kind"] == "step":
             self._step(row)
+        elif row["kind"] == "validating":
+            if 0 < row["done"] < row["total"]:
+                self._show(f"step {row['step']:,}: validating, {row['done']}/{row['total']} images")
         elif row["kind"] == "validation":
             words = "   ".join(
                 f"{name}: PSNR {scores['psnr']:.2f} dB, SSIM {scores['ssim']:.4f} (protocol {scores['protocol']}, "
@@ -66,15 +69,19 @@ class Live:
     def _step(self, row: Mapping[str, Any]) -> None:
         speed = row["images_per_s"]
         self.speed = speed if self.speed is None else _SMOOTH * self.speed + (1 - _SMOOTH) * speed
-        now, terminal, last = time.monotonic(), self.stream.isatty(), row["step"] == row["steps"]
-        if now - self.shown < (0.1 if terminal else _QUIET) and not last:
-            return
-        self.shown = now
         left = (row["steps"] - row["step"]) * self.samples_a_step / max(self.speed, 1e-9)
         text = (
             f"step {row['step']:,}/{row['steps']:,} ({100 * row['step'] // row['steps']} %)  loss {row['loss']:.4f}  "
             f"{self.speed:.1f} images/s  {row['memory'] / 1e9:.1f} GB  {duration(left)} left"
         )
+        self._show(text, last=row["step"] == row["steps"])
+
+    def _show(self, text: str, *, last: bool = False) -> None:
+        """The line that stays, if it is time for it."""
+        now, terminal = time.monotonic(), self.stream.isatty()
+        if now - self.shown < (0.1 if terminal else _QUIET) and not last:
+            return
+        self.shown = now
         if terminal:
             self.stream.write("\r" + text.ljust(self.width))
             self.width = len(text)

@@ -51,6 +51,11 @@ class Log:
         if self._listener is not None:
             self._listener(row)
 
+    def tell(self, kind: str, step: int, **values: Any) -> None:
+        """Let the listener hear what is not worth keeping."""
+        if self._listener is not None:
+            self._listener({"kind": kind, "step": step, **values})
+
     def picture(self, name: str, step: int, pixels: Any) -> None:
         """Show a picture (H, W, 3) uint8 in TensorBoard."""
         with self._forgiving():

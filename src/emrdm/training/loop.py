@@ -170,6 +170,7 @@ class _Training:
             folder.adopt(facts)
             self.log = Log(folder.path, step=self.place.step, validated=self.place.validated, listener=listener)
             self._say_where(machine)
+        self.saved = (self.place.step, self.place.validated)
         self.checkpoint_seconds = self.validation_seconds = 0.0
         self.clock, self.counted = time.monotonic(), 0  # since the last line of the log: when, and steps
 
@@ -189,7 +190,7 @@ class _Training:
             workers=self.workers,
             pin=self.fabric.device.type == "cuda",
         )
-        saved, self.clock = self.place.step, time.monotonic()
+        self.clock = time.monotonic()
         for step in range(self.place.step, steps):
             loss, norm, stop = self._step(step)
             self.place.step = step + 1
@@ -198,10 +199,9 @@ class _Training:
                 reason = "signal" if stop == 2 else "time"
                 break
             if self._validation_is_due() or (step + 1) % watch.checkpoint_every == 0:
+                self._checkpoint()  # before a validation, which may take longer than a scheduler waits
                 self._validate_if_due()
-                self._checkpoint()
-                saved = self.place.step
-        if self.place.step != saved:
+        if self.saved != (self.place.step, self.place.validated):
             self._checkpoint()
         if reason == "finished":
             self._finish()
@@ -300,7 +300,7 @@ class _Training:
             return
         began, step = time.monotonic(), self.place.step
         self._show_average()
-        scores = self.validation.score(self.shown)
+        scores = self.validation.score(self.shown, progress=self._say_validating)
         value = criterion(scores)
         best = self.place.best is None or value > self.place.best["value"]
         row = {"step": step, "value": value, "scores": {name: dict(found) for name, found in scores.items()}}
@@ -320,6 +320,10 @@ class _Training:
                 self._export_weights()
         self.validation_seconds = time.monotonic() - began
         self.clock += self.validation_seconds  # the speed is that of training
+
+    def _say_validating(self, done: int, total: int) -> None:
+        if self.log is not None:
+            self.log.tell("validating", self.place.step, done=done, total=total)
 
     def _show_average(self) -> None:
         """Put the averaged weights into the network that is shown; its buffers are as they were made."""
@@ -344,6 +348,7 @@ class _Training:
         if self.first:
             self.checkpoints.write(self.place.step, tensors, {**asdict(self.place), "updates": self.average.updates})
         self.fabric.barrier()
+        self.saved = (self.place.step, self.place.validated)
         self.checkpoint_seconds = time.monotonic() - began
         self.clock += self.checkpoint_seconds
 

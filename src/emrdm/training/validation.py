@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, final
 
@@ -23,6 +23,7 @@ from emrdm.model import EMRDM
 _LOG = logging.getLogger(__name__)
 _SEED = 0  # of the sampler's noise: the same in every validation, so that scores differ by the weights alone
 Found = Mapping[str, Mapping[str, Any]]
+Progress = Callable[[int, int], None]
 
 
 @final
@@ -55,21 +56,26 @@ class Validation:
     def __len__(self) -> int:
         return sum(map(len, self.chosen))
 
-    def score(self, model: EMRDM) -> Found:
-        """Mean scores by data set, with the name of the protocol among them, the same in every process."""
+    def score(self, model: EMRDM, *, progress: Progress | None = None) -> Found:
+        """Mean scores by data set, with the name of the protocol among them, the same in every process.
+
+        ``progress`` is called with the images that this process has done and their number, data set by data set.
+        """
         return {
-            name: self._score(model, dataset, chosen)
+            name: self._score(model, dataset, chosen, progress)
             for name, dataset, chosen in zip(self.names, self.datasets, self.chosen, strict=True)
         }
 
-    def _score(self, model: EMRDM, dataset: Dataset, chosen: Sequence[int]) -> dict[str, Any]:
+    def _score(
+        self, model: EMRDM, dataset: Dataset, chosen: Sequence[int], progress: Progress | None
+    ) -> dict[str, Any]:
         # Every process scores a share; where there are more processes than images, some repeat one, which counts once.
         mine = list(chosen[self.rank :: self.ranks]) or [chosen[self.rank % len(chosen)]]
         protocol = find_protocols(dataset.layout.protocols)[0]
         predictor = ModelPredictor(model, dataset, name="model", digest="", sampler=model.config.sampler, seed=_SEED)
         settings = Settings(batch_size=self.batch_size, on_error="skip", device=str(model.device))
         try:
-            found = evaluate(dataset, [predictor], [protocol], settings=settings, indices=mine)
+            found = evaluate(dataset, [predictor], [protocol], settings=settings, indices=mine, progress=progress)
             scores = found.of("model", protocol.name)
         except DataError as error:  # none of this process's images can be read; the others wait for it
             _LOG.warning("%s", error)
