@@ -143,6 +143,10 @@ class EMRDM:
             self.save(path, dtype=dtype)
             return hub.push(path, repository, private=private)
 
+    def digest(self) -> str:
+        """Of the configuration, the card and all weights: what tells two models apart."""
+        return weights.digest(self.config, self.card, self.network.state_dict())
+
     def to(self, device: torch.device | str) -> EMRDM:
         """Move the network; returns the model."""
         try:

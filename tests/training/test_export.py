@@ -20,7 +20,8 @@ def run(tmp_path):
 
 def place(steps=(100, 200, 300), best=200):
     rows = [{"step": step, "value": 20.0, "scores": SCORES} for step in steps]
-    return Place(step=steps[-1], validations=rows, best=next(row for row in rows if row["step"] == best))
+    best_row = next(row for row in rows if row["step"] == best)
+    return Place(step=steps[-1], validations=rows, best=best_row, exported=best)
 
 
 def test_the_card_in_the_weights_names_scores_data_and_recipe(run):
@@ -43,6 +44,18 @@ def test_the_page_marks_the_step_whose_weights_are_exported(run):
     assert "| **200** | **21.50** |" in text
     assert "| 100 | 21.50 |" in text
     assert folder.curves.is_file()
+
+
+def test_weights_of_another_step_than_the_best_are_named_as_such(run):
+    folder, preset, data = run
+    last = place()
+    last.exported = 300
+    export.write_card(folder, preset, last, data, 8)
+    assert "| **300** | **21.50** |" in folder.card.read_text()
+    assert "**200**" not in folder.card.read_text()
+    last.exported = 350
+    export.write_card(folder, preset, last, data, 8)
+    assert "the weights of step 350 are in the file" in folder.card.read_text()
 
 
 def test_many_validations_are_thinned_and_the_best_stays(run):

@@ -129,32 +129,56 @@ def test_accumulated_batches_do_what_one_large_batch_does(pictures, tmp_path):
 
 @pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
 def test_two_processes_do_what_one_does(pictures, tmp_path, strategy):
-    """The same global batch, dropout included: each process draws for its batches what one process would."""
-    common = ["tiny", "--data", f"synthetic={pictures}", "-q", *overrides(recipe(pictures))]
-    one = [sys.executable, "-m", "emrdm", "train", *common, "-o", str(tmp_path / "one")]
-    subprocess.run(
-        [*one, "train.batch_size=2", "train.accumulate=2", "--device", "cpu"], check=True, cwd=ROOT, env=environment()
-    )
-    two = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "-m", "emrdm", "train", *common]
-    run = subprocess.run(
-        [*two, "-o", str(tmp_path / "two"), "train.batch_size=2", "--device", "cpu", "--strategy", strategy],
-        cwd=ROOT,
-        env=environment(),
-        capture_output=True,
-        text=True,
-    )
+    """The same global batch, dropout included, images of two shapes; then one process goes on with it."""
+    larger = landscapes(tmp_path / "larger", 5, 40, seed=3)
+    data = ["--data", f"synthetic={pictures}", "--data", f"synthetic={larger}", "--device", "cpu", "-q"]
+    common = ["tiny", *data, *overrides(), "train.batch_size=2"]
+    one = ["emrdm", "train", *common, "train.accumulate=2", "-o", str(tmp_path / "one")]
+    assert started(one).returncode == 0
+    launcher = ["torch.distributed.run", "--nproc-per-node", "2", "-m", "emrdm"]  # torchrun
+    if strategy == "ddp":
+        launcher, common = ["emrdm"], [*common, "--devices", "2"]
+    two = [*launcher, "train", *common, "-o", str(tmp_path / "two"), "--strategy", strategy]
+    run = started(two)
     assert run.returncode == 0, run.stderr
-    (single, state), (double, other) = newest(tmp_path / "one"), newest(tmp_path / "two")
-    assert single.keys() == double.keys()
-    assert {name: t.dtype for name, t in single.items()} == {name: t.dtype for name, t in double.items()}
-    for name, tensor in single.items():
-        torch.testing.assert_close(double[name], tensor, rtol=0, atol=1e-5, msg=name)
-    assert state["validated"] == other["validated"] == 6
+    assert_close(tmp_path / "one", tmp_path / "two")
+    longer = ["train.steps=8", "--allow-changes"]
+    assert started([*one, *longer]).returncode == 0
+    there = ["emrdm", "train", str(tmp_path / "two"), "train.accumulate=2", "--device", "cpu", "-q", *longer]
+    assert started(there).returncode == 0
+    assert_close(tmp_path / "one", tmp_path / "two")
     first, second = (EMRDM.load(tmp_path / name / "model.safetensors") for name in ("one", "two"))
     assert first.config == second.config
 
 
-def overrides(recipe):
+def assert_close(one, two):
+    (single, state), (double, other) = newest(one), newest(two)
+    assert {name: t.dtype for name, t in single.items()} == {name: t.dtype for name, t in double.items()}
+    for name, tensor in single.items():
+        torch.testing.assert_close(double[name], tensor, rtol=0, atol=1e-5, msg=name)
+    assert [state[key] for key in ("step", "validated", "exported")] == [
+        other[key] for key in ("step", "validated", "exported")
+    ]
+
+
+def started(words):
+    return subprocess.run(
+        [sys.executable, "-m", *words], cwd=ROOT, env=environment(), capture_output=True, text=True, timeout=120
+    )
+
+
+def test_what_the_first_of_two_processes_refuses_is_said_once(pictures, reference, tmp_path):
+    """Both end at once, with its exit code; and a file that only the second has met is in the log."""
+    common = ["--device", "cpu", "-q", "--devices", "2", *overrides()]
+    words = ["emrdm", "train", "tiny", "--data", f"synthetic={pictures}", "train.batch_size=2", *common]
+    refused = started([*words, "-o", str(reference), "optimizer.lr=0.5"])
+    assert refused.returncode == 2
+    said = [line for line in refused.stderr.splitlines() if line]
+    assert len(said) == 1
+    assert "optimizer.lr is 0.5, was 0.0001" in said[0]
+
+
+def overrides():
     """The settings of a small recipe as a user types them."""
     from tests.training.little import SMALL
 

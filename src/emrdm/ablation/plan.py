@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
 
-from emrdm import weights
 from emrdm.errors import ConfigError, InputError
 from emrdm.files import atomic_path
 from emrdm.model import EMRDM
@@ -110,7 +109,7 @@ def make_plan(
         if seeds > 1:
             raise InputError(f"--seeds is {seeds} with --model: expected one of them, since nothing is trained")
         model = EMRDM.load(given)
-        digest = weights.digest(model.config, model.card, model.network.state_dict())
+        digest = model.digest()
         title = model.card.title or given.name
         base = dataclasses.replace(study.shared(base), title=title, model=model.config, paper=None)
     changes = _with_all_dates(changes, study.cases(base, changes))
@@ -188,7 +187,7 @@ class StudyFolder:
         folders = sorted({path.name for job in plan.jobs for path in (job.run.path, job.scores.parent)})
         before = self._read()
         if before is None:
-            if (self.path / "recipe.json").exists():
+            if RunFolder(self.path).begun():
                 raise InputError(f"{self.path} is the folder of a run: choose another one for the study")
             self._write({**facts, "scoring": scoring, "folders": folders})
             return

@@ -14,7 +14,6 @@ import numpy as np
 import torch
 
 import emrdm
-from emrdm import weights
 from emrdm.ablation.findings import Findings, Result
 from emrdm.ablation.plan import Job, Plan, Scoring, StudyFolder, finished, make_plan, spread_over
 from emrdm.ablation.sheets import COLUMNS, frames_of, restored
@@ -192,6 +191,7 @@ class _Study:
         if job.recipe is None or finished(job):
             return
         self.listener.trains(job.case.label if self.plan.study.retrain else "the model of all cases")
+        self.loaded = (None, None, "")  # it would take room on the device
         outcome = train(
             job.recipe,
             job.run.path,
@@ -257,7 +257,7 @@ class _Study:
         known, model, digest = self.loaded
         if model is None or path != known:
             model = EMRDM.load(path)
-            digest = weights.digest(model.config, model.card, model.network.state_dict())
+            digest = model.digest()
             self.loaded = (path, model.to(self.device), digest)
         return model, digest
 

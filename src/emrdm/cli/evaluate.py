@@ -186,7 +186,6 @@ def _load(name: str) -> tuple[EMRDM, str]:
     from emrdm.presets import preset_names
     from emrdm.presets.reading import is_preset_file
     from emrdm.strict import nearest
-    from emrdm.weights import digest
 
     if name in preset_names() or is_preset_file(name):
         logging.getLogger("emrdm").warning("%s is a preset: its weights are random, and so are its results", name)
@@ -195,7 +194,7 @@ def _load(name: str) -> tuple[EMRDM, str]:
         raise InputError(f"MODEL {name!r} is neither a file nor a preset{nearest(name, preset_names())}")
     else:
         model = EMRDM.load(name)
-    return model, digest(model.config, model.card, model.network.state_dict())
+    return model, model.digest()
 
 
 def _sampler(model: EMRDM, overrides: dict[str, Any]) -> SamplerConfig:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 import time
 from collections.abc import Mapping
@@ -83,6 +84,7 @@ class Live:
             return
         self.shown = now
         if terminal:
+            text = text[: shutil.get_terminal_size().columns - 1]  # a line that wraps would not be overwritten
             self.stream.write("\r" + text.ljust(self.width))
             self.width = len(text)
         else:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from emrdm.cli import settings
 from emrdm.cli.live import Live
 from emrdm.errors import InputError, InterruptedRunError
+from emrdm.wording import many
 
 if TYPE_CHECKING:
     from emrdm.presets import Preset
@@ -85,14 +86,15 @@ def run(arguments: argparse.Namespace) -> None:
     """Train, and say how it ended."""
     name, overrides = settings.words(arguments.words, expected="RECIPE [KEY=VALUE ...]")
     folder = _folder(arguments, name)
-    if arguments.resume and not (folder / "recipe.json").is_file():
-        raise InputError(f"{folder} has no run to go on with: leave out --resume to begin one")
     recipe = read_recipe(name, arguments, overrides)
     machine = read_machine(arguments)
 
-    from emrdm.training import train
+    from emrdm.training import RunFolder, train
     from emrdm.training.machine import leave
+    from emrdm.training.together import bow_out
 
+    if arguments.resume and not RunFolder(folder).begun():
+        raise InputError(f"{folder} has no run to go on with: leave out --resume to begin one")
     live = Live(name, silent=arguments.quiet)
     try:
         outcome = train(
@@ -107,8 +109,10 @@ def run(arguments: argparse.Namespace) -> None:
         )
     finally:
         live.end()
-        leave()
+    leave()
     if outcome.reason == "signal":
+        if not outcome.first:  # one of several is enough to say it
+            bow_out(InterruptedRunError.exit_code)
         where = f"step {outcome.place.step:,} of {outcome.steps:,}"
         raise InterruptedRunError(f"{outcome.signal or 'a signal'} at {where}: saved; the same command goes on")
     if outcome.first and arguments.json:
@@ -122,16 +126,22 @@ def _folder(arguments: argparse.Namespace, name: str) -> Path:
     if arguments.output is not None:
         output: Path = arguments.output
         return output
-    return Path(name) if Path(name).is_dir() else Path("runs") / Path(name).stem
+    return Path(name) if _is_run(name) else Path("runs") / Path(name).stem
+
+
+def _is_run(name: str) -> bool:
+    """Whether a recipe is the folder of a run; the name of a preset is that, whatever folders there are."""
+    from emrdm.presets import preset_names
+
+    return name not in preset_names() and Path(name).is_dir()
 
 
 def read_recipe(name: str, arguments: argparse.Namespace, overrides: dict[str, Any]) -> Preset:
     """The recipe a user means: a preset, a file or a run's, with what the command line changes."""
-    from emrdm.presets import load_preset, preset_names
+    from emrdm.presets import load_preset
     from emrdm.training import RunFolder
 
-    is_run = name not in preset_names() and Path(name).is_dir()
-    recipe = RunFolder(Path(name)).recipe() if is_run else load_preset(name)
+    recipe = RunFolder(Path(name)).recipe() if _is_run(name) else load_preset(name)
     recipe = recipe.replace(settings.full_keys(overrides))
     sources = settings.sources(arguments, name, recipe)
     return recipe.replace({"data": sources}) if sources else recipe
@@ -165,7 +175,9 @@ def _ending(outcome: Outcome) -> str:
     place, folder = outcome.place, outcome.folder
     if outcome.reason == "time":
         return f"time is up at step {place.step:,} of {outcome.steps:,}: saved; the same command goes on"
-    best = f", the best of {len(place.validations)} validations at step {place.best['step']:,}" if place.best else ""
+    best = ""
+    if place.best is not None and place.best["step"] == place.exported:
+        best = f", the best of {many(len(place.validations), 'validation')}, step {place.exported:,}"
     skipped = f"; {len(place.skipped)} steps were skipped" if place.skipped else ""
     left_out = f"; {len(place.quarantine)} samples were left out" if place.quarantine else ""
     return (

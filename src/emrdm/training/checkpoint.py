@@ -135,13 +135,25 @@ def _digest(text: str, tensors: Mapping[str, Tensor]) -> str:
 # ---------------------------------------------------------------- what is in it
 
 
-def pack(network: nn.Module, optimizer: torch.optim.Optimizer, average: MovingAverage) -> dict[str, Tensor]:
-    """All tensors of a run by name. Where parameters are spread over processes, all of them must call this."""
-    tensors = {f"model.{name}": whole(buffer) for name, buffer in network.named_buffers()}
+def pack(
+    network: nn.Module, optimizer: torch.optim.Optimizer, average: MovingAverage, *, keep: bool = True
+) -> dict[str, Tensor]:
+    """All tensors of a run by name.
+
+    Where parameters are spread over processes, all of them must call this; those that do not ``keep`` the result take
+    part in gathering and get nothing.
+    """
+    live = {f"model.{name}": buffer for name, buffer in network.named_buffers()}
     for (name, parameter), averaged in zip(network.named_parameters(), average.averages, strict=True):
-        tensors |= {f"model.{name}": whole(parameter), f"average.{name}": whole(averaged)}
+        live |= {f"model.{name}": parameter, f"average.{name}": averaged}
         state = optimizer.state.get(parameter, {})  # empty before the first step
-        tensors |= {f"optimizer.{name}.{key}": whole(value) for key, value in state.items()}
+        live |= {f"optimizer.{name}.{key}": value for key, value in state.items()}
+    tensors = {}
+    for name, tensor in live.items():
+        if keep:
+            tensors[name] = whole(tensor)
+        elif isinstance(tensor, _dtensor()):
+            tensor.full_tensor()  # type: ignore[attr-defined]
     return tensors
 
 

@@ -64,7 +64,7 @@ def write_card(
 ) -> Path:
     """Write the model card as Markdown, with the curves beside it."""
     rows = read_log(folder.log)
-    pictures = _draw(folder, rows, recipe.title)
+    pictures = _draw(folder, rows, recipe.title, place.exported)
     sections = [
         f"# {recipe.title}",
         _use(folder, recipe),
@@ -78,7 +78,7 @@ def write_card(
     return folder.card
 
 
-def _draw(folder: RunFolder, rows: Sequence[Mapping[str, Any]], title: str) -> str:
+def _draw(folder: RunFolder, rows: Sequence[Mapping[str, Any]], title: str, exported: int | None) -> str:
     """The curves, and the sheet of the exported weights."""
     parts = []
     try:
@@ -89,8 +89,7 @@ def _draw(folder: RunFolder, rows: Sequence[Mapping[str, Any]], title: str) -> s
     except InputError as error:  # somebody has removed the log
         _LOG.warning("no curves in the model card: %s", error)
     sheets = sorted(folder.sheets.glob("step-*.png")) if folder.sheets.is_dir() else []
-    best = [row["step"] for row in rows if row["kind"] == "validation" and row.get("best")]
-    wanted = folder.sheets / f"step-{best[-1]:08}.png" if best else None
+    wanted = folder.sheets / f"step-{exported or 0:08}.png"
     chosen = wanted if wanted in sheets else sheets[-1] if sheets else None
     if chosen is not None:
         parts.append(
@@ -116,10 +115,12 @@ def _use(folder: RunFolder, recipe: Preset) -> str:
 def _scores(place: Place) -> str:
     if not place.validations:
         return "## Scores\n\nNone: there were no validation images."
+    scored = any(row["step"] == place.exported for row in place.validations)
+    which = "the step in bold" if scored else f"step {place.exported or place.step:,}"
     lines = [
         "## Scores",
         "",
-        "On validation images, by the average of the weights; the weights of the step in bold are in the file.",
+        f"On validation images, by the average of the weights; the weights of {which} are in the file.",
     ]
     names = list(place.validations[-1]["scores"])
     for name in names:
@@ -131,18 +132,17 @@ def _scores(place: Place) -> str:
             "| ---: " * (len(shown) + 1) + "|",
         ]
         for row in _few(place):
-            mark = "**" if place.best is not None and row["step"] == place.best["step"] else ""
+            mark = "**" if row["step"] == place.exported else ""
             cells = [f"{row['step']:,}", *(show(metric, row["scores"][name].get(metric)) for metric in shown)]
             lines.append(f"| {' | '.join(f'{mark}{cell}{mark}' for cell in cells)} |")
     return "\n".join(lines)
 
 
 def _few(place: Place) -> list[dict[str, Any]]:
-    """A dozen validations, evenly spread, and the best."""
+    """A dozen validations, evenly spread, and that of the exported weights."""
     rows = place.validations
     chosen = {round(i * (len(rows) - 1) / 11) for i in range(12)} if len(rows) > 12 else set(range(len(rows)))
-    best = None if place.best is None else place.best["step"]
-    return [row for i, row in enumerate(rows) if i in chosen or row["step"] == best]
+    return [row for i, row in enumerate(rows) if i in chosen or row["step"] == place.exported]
 
 
 def _recipe(

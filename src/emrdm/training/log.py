@@ -96,7 +96,7 @@ def read_log(path: Path) -> list[dict[str, Any]]:
             row = json.loads(line)
         except ValueError:
             continue
-        if isinstance(row, dict) and isinstance(row.get("step"), int):
+        if isinstance(row, dict) and isinstance(row.get("step"), int) and isinstance(row.get("kind"), str):
             rows.append(row)
     return rows
 

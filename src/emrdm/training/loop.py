@@ -20,10 +20,9 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-import emrdm
 from emrdm import weights
 from emrdm.data import Failure
-from emrdm.errors import DataError, EmrdmError, InputError, printable
+from emrdm.errors import DataError, InputError, printable
 from emrdm.files import locked
 from emrdm.model import EMRDM
 from emrdm.noise import fold
@@ -33,7 +32,7 @@ from emrdm.training.average import MovingAverage
 from emrdm.training.checkpoint import Checkpoints, pack, unpack, whole
 from emrdm.training.folder import RunFolder, facts_of
 from emrdm.training.log import Log, Row
-from emrdm.training.machine import Machine, compile_blocks, memory, numerics, start
+from emrdm.training.machine import Machine, compile_blocks, describe, memory, numerics, start
 from emrdm.training.objective import Objective, draw_noise
 from emrdm.training.optimizer import build_optimizer, rate, set_rate
 from emrdm.training.order import Order
@@ -41,13 +40,12 @@ from emrdm.training.place import Outcome, Place
 from emrdm.training.samples import Samples, batches
 from emrdm.training.sources import contents, open_training, open_validation
 from emrdm.training.stopping import Stopping
+from emrdm.training.streams import DROPOUT
+from emrdm.training.together import anywhere, first_alone, merged
 from emrdm.training.validation import Validation, criterion
 from emrdm.wording import brief
 
 _LOG = logging.getLogger(__name__)
-_DROPOUT = 2  # stream of the seed; 0 and 1 are the order's
-_RECENT = 1000  # steps among which skipped ones are counted
-_QUARANTINE_SHARE = 0.1  # of the samples; more than that means that the disk is broken, not a file
 
 
 def train(
@@ -83,10 +81,13 @@ def train(
     fabric = start(machine, recipe.train)
     run = RunFolder(folder)
     with ExitStack() as held:
-        if fabric.is_global_zero:
+
+        def hold() -> None:
             run.make()
             held.callback(run.unmake_if_empty)
             held.enter_context(locked(folder, "training"))
+
+        first_alone(fabric, hold)
         stopping = held.enter_context(Stopping(max_minutes=max_minutes, started=began))
         held.enter_context(numerics(recipe.train))
         training = _Training(recipe, run, fabric, machine, stopping, start_from, allow_changes, overwrite, listener)
@@ -111,7 +112,7 @@ class _Training:
     ) -> None:
         self.recipe, self.folder, self.fabric, self.stopping = recipe, folder, fabric, stopping
         self.rank, self.ranks, self.first = fabric.global_rank, fabric.world_size, fabric.is_global_zero
-        config, self.workers = recipe.model, machine.workers
+        config, self.workers, self.spread = recipe.model, machine.workers, machine.strategy == "fsdp"
 
         # Data. A step sees ``accumulate`` batches in each process.
         self.accumulate = recipe.train.batches_a_step(self.ranks)
@@ -154,43 +155,52 @@ class _Training:
         self.average = MovingAverage(self.parameters, decay=recipe.optimizer.ema_decay)
 
         # The run's folder, and where the run is.
-        self.place, self.log, self.changes = Place(), None, []
-        if self.first:
-            a_step = self.order.batch_size * self.ranks
-            facts = facts_of(recipe, samples=contents(self.samples.datasets), samples_a_step=a_step, start=begun_with)
+        self.place, self.log, self.a_step = Place(), None, self.order.batch_size * self.ranks
+        samples = contents(self.samples.datasets)
+        facts = facts_of(recipe, samples=samples, samples_a_step=self.a_step, start=begun_with)
+
+        def claim() -> tuple[list[str], Any]:
             if begun_with is None and folder.has_checkpoint():
                 facts["start"] = folder.facts().get("start")  # what it started from does not matter any more
             if overwrite:  # only now: data, recipe and weights have been read, and may have come from here
                 folder.clear()
-            self.changes = folder.claim(facts, allow_changes=allow_changes)
+            changes = folder.claim(facts, allow_changes=allow_changes)
             self.checkpoints = Checkpoints(folder.checkpoints, keep=recipe.watch.keep)
-            self.checkpoints.check_space(16 * sum(parameter.numel() for parameter in self.parameters))
-        self._resume()
-        if self.first:
+            return changes, self.checkpoints.newest()
+
+        changes, found = first_alone(fabric, claim) or ([], None)
+        self._resume(found)
+
+        def adopt() -> None:
+            if self.place.step < recipe.train.steps:
+                self.checkpoints.check_space(16 * sum(parameter.numel() for parameter in self.parameters))
             folder.adopt(facts)
             self.log = Log(folder.path, step=self.place.step, validated=self.place.validated, listener=listener)
-            self._say_where(machine)
-        self.saved = (self.place.step, self.place.validated)
+            self._say_where(machine, changes)
+
+        first_alone(fabric, adopt)
+        self.saved = self.place.marks
         self.checkpoint_seconds = self.validation_seconds = 0.0
-        self.clock, self.counted = time.monotonic(), 0  # since the last line of the log: when, and steps
+        self.counted = 0  # steps since the last line of the log
+        self.clock = self.timed = time.monotonic()  # when that was, and when training was last timed
 
     # ---------------------------------------------------------------- the loop
 
     def run(self) -> Outcome:
         """All steps that are left, unless the run is stopped."""
         steps, watch = self.recipe.train.steps, self.recipe.watch
-        self._validate_if_due()  # a run may have been stopped just before
         reason: Literal["finished", "time", "signal"] = "finished"
-        start = self.place.step * self.order.batch_size
+        if not self._validate_if_due():  # a run may have been stopped just before
+            reason, steps = "signal", self.place.step
         self.batches = batches(
             self.samples,
             self.order,
             batch_size=self.recipe.train.batch_size,
-            start=start,
+            start=self.place.step * self.order.batch_size,
             workers=self.workers,
             pin=self.fabric.device.type == "cuda",
         )
-        self.clock = time.monotonic()
+        self.clock = self.timed = time.monotonic()
         for step in range(self.place.step, steps):
             loss, norm, stop = self._step(step)
             self.place.step = step + 1
@@ -200,13 +210,15 @@ class _Training:
                 break
             if self._validation_is_due() or (step + 1) % watch.checkpoint_every == 0:
                 self._checkpoint()  # before a validation, which may take longer than a scheduler waits
-                self._validate_if_due()
-        if self.saved != (self.place.step, self.place.validated):
-            self._checkpoint()
+                if not self._validate_if_due():
+                    reason = "signal"
+                    break
         if reason == "finished":
             self._finish()
+        elif self.saved != self.place.marks:
+            self._checkpoint()
         heard = None if self.stopping.signal is None else self.stopping.signal.name
-        return Outcome(reason, self.place, steps, self.folder, self.first, heard)
+        return Outcome(reason, self.place, self.recipe.train.steps, self.folder, self.first, heard)
 
     def close(self) -> None:
         """Close the log, however the run ended."""
@@ -226,14 +238,15 @@ class _Training:
             if sum(len(batch.names) for batch in parts) < self.recipe.train.batch_size:
                 raise DataError(f"{self.samples.tries} samples in a row cannot be read: {failures[-1].reason}")
             # Dropout: numbered over all processes, as the samples are.
-            torch.manual_seed(fold(self.recipe.train.seed, _DROPOUT, step, self.rank * self.accumulate + turn) >> 1)
-            for part, batch in enumerate(parts):
-                batch = batch.to(self.fabric.device)
+            torch.manual_seed(fold(self.recipe.train.seed, DROPOUT, step, self.rank * self.accumulate + turn) >> 1)
+            passes = self._passes(len(parts))
+            for i in range(passes):
+                batch = parts[min(i, len(parts) - 1)].to(self.fabric.device)
                 sigma, noise = draw_noise(self.model, batch, self.fabric.device)
-                more = turn + 1 < self.accumulate or part + 1 < len(parts)
+                more = turn + 1 < self.accumulate or i + 1 < passes
                 with self.fabric.no_backward_sync(self.module, enabled=more):
                     losses = self.module(batch.clear, batch.cloudy, batch.aux, sigma, noise, batch.valid)
-                    share = losses.sum() / self.order.batch_size
+                    share = losses.sum() / self.order.batch_size * (i < len(parts))
                     self.fabric.backward(share)
                 loss += share.detach()
         gradients = [parameter.grad for parameter in self.parameters if parameter.grad is not None]
@@ -250,8 +263,18 @@ class _Training:
         self.optimizer.zero_grad()
         return mean_loss, size, stop
 
+    def _passes(self, parts: int) -> int:
+        """Passes through the network that a turn needs, where images of several shapes make several parts.
+
+        A network that is spread over processes is gathered in every pass, so all of them must make as many: who has
+        fewer parts repeats one without weight.
+        """
+        if not self.spread:
+            return parts
+        return int(self.fabric.all_reduce(torch.tensor(float(parts), device=self.fabric.device), reduce_op="max"))
+
     def _agree(self, loss: Tensor, norm: Tensor) -> tuple[float, float, int]:
-        """Loss, norm and the wish to stop, the same in every process; the one place where the device is waited for."""
+        """Loss, norm and the wish to stop, the same in every process."""
         due = self._validation_is_due(self.place.step + 1)
         needed = self.checkpoint_seconds + (self.validation_seconds if due else 0.0)
         wishes = loss.new_tensor([self.stopping.time_is_up(needed), self.stopping.signal is not None])
@@ -270,8 +293,8 @@ class _Training:
             return
         now = time.monotonic()
         seconds, self.clock = now - self.clock, now
-        self.place.seconds += seconds
-        speed = self.counted * self.order.batch_size * self.ranks / max(seconds, 1e-9)
+        self._time()
+        speed = self.counted * self.a_step / max(seconds, 1e-9)
         self.place.window, self.counted = (0.0, 0), 0
         if self.log is not None:
             self.log.add(
@@ -286,6 +309,11 @@ class _Training:
                 steps=self.recipe.train.steps,
             )
 
+    def _time(self) -> None:
+        """Count the seconds of training until now."""
+        now = time.monotonic()
+        self.place.seconds, self.timed = self.place.seconds + now - self.timed, now
+
     # ---------------------------------------------------------------- what happens now and then
 
     def _validation_is_due(self, step: int | None = None) -> bool:
@@ -294,32 +322,44 @@ class _Training:
         due = step > 0 and (last or step % self.recipe.watch.validate_every == 0)
         return due and self.place.validated < step and bool(self.validation.datasets)
 
-    def _validate_if_due(self) -> None:
-        """Score the averaged weights; where they are the best so far, they are exported."""
+    def _validate_if_due(self) -> bool:
+        """Score the averaged weights; where they are the best so far, they are exported. False after a signal."""
         if not self._validation_is_due():
-            return
+            return True
         began, step = time.monotonic(), self.place.step
         self._show_average()
-        scores = self.validation.score(self.shown, progress=self._say_validating)
+        stopped = lambda: self.stopping.signal is not None  # noqa: E731
+        scores = self.validation.score(self.shown, progress=self._say_validating, cancelled=stopped)
+        if scores is None:
+            return False
         value = criterion(scores)
         best = self.place.best is None or value > self.place.best["value"]
-        row = {"step": step, "value": value, "scores": {name: dict(found) for name, found in scores.items()}}
+        row: dict[str, Any] = {"step": step, "value": value, "scores": scores}
         self.place.validated = step
         self.place.validations.append(row)
         if best:
             self.place.best = row
-        if self.first:
+
+        def keep() -> None:
             assert self.log is not None
             path = self.folder.sheets / f"step-{step:08}.png"
-            title = f"step {step:,}   {'   '.join(export.scores_in_words(name, s) for name, s in scores.items())}"
+            title = (
+                f"step {step:,}   {'   '.join(export.scores_in_words(name, s) for name, s in row['scores'].items())}"
+            )
             picture = self.validation.sheet(self.shown, path, title=title)
             self.log.add("validation", step, scores=row["scores"], value=value, best=best)
             if picture is not None:
                 self.log.picture("validation", step, picture)
             if best:
                 self._export_weights()
+
+        first_alone(self.fabric, keep)
+        if best:
+            self.place.exported = step
         self.validation_seconds = time.monotonic() - began
         self.clock += self.validation_seconds  # the speed is that of training
+        self.timed = time.monotonic()
+        return True
 
     def _say_validating(self, done: int, total: int) -> None:
         if self.log is not None:
@@ -334,27 +374,24 @@ class _Training:
                 mine.copy_(whole(live))
 
     def _export_weights(self) -> None:
-        card = export.model_card(self.recipe, self.place, self.samples.datasets, self.order.batch_size * self.ranks)
+        card = export.model_card(self.recipe, self.place, self.samples.datasets, self.a_step)
         weights.save(self.folder.model, self.model.config, card, self.shown.network.state_dict())
 
     def _checkpoint(self) -> None:
         """Write all of it down. Parameters may be spread over processes, so all of them take part."""
+        self._time()
         began = time.monotonic()
-        tensors = pack(self.network, self.optimizer, self.average)
-        if self.ranks > 1:
-            parts: list[dict[str, str]] = [{} for _ in range(self.ranks)]
-            torch.distributed.all_gather_object(parts, self.place.quarantine)
-            self.place.quarantine = {name: reason for part in parts for name, reason in part.items()}
-        if self.first:
-            self.checkpoints.write(self.place.step, tensors, {**asdict(self.place), "updates": self.average.updates})
-        self.fabric.barrier()
-        self.saved = (self.place.step, self.place.validated)
+        tensors = pack(self.network, self.optimizer, self.average, keep=self.first)
+        self._quarantine([Failure(name, reason) for name, reason in merged(self.place.quarantine).items()])
+        state = {**asdict(self.place), "updates": self.average.updates}
+        first_alone(self.fabric, lambda: self.checkpoints.write(self.place.step, tensors, state))
+        self.saved = self.place.marks
         self.checkpoint_seconds = time.monotonic() - began
         self.clock += self.checkpoint_seconds
+        self.timed = time.monotonic()
 
-    def _resume(self) -> None:
-        """Go on from the newest checkpoint; the first process reads it for all."""
-        found = self.checkpoints.newest() if self.first else None
+    def _resume(self, found: tuple[dict[str, Tensor], dict[str, Any]] | None) -> None:
+        """Go on from a checkpoint, which the first process has read for all."""
         found = self.fabric.broadcast(found) if self.ranks > 1 else found
         if found is None:
             return
@@ -368,74 +405,47 @@ class _Training:
             )
 
     def _finish(self) -> None:
-        """The last weights, where they are wanted or no others were exported, and the model card."""
-        self._show_average()
-        if self.first and (self.recipe.train.select == "last" or not self.folder.model.exists()):
-            self._export_weights()
-        if self.first:
-            assert self.log is not None
-            export.write_card(
-                self.folder, self.recipe, self.place, self.samples.datasets, self.order.batch_size * self.ranks
-            )
-        self.fabric.barrier()
+        """The last weights, where they are wanted or there are no others; the last checkpoint; the model card."""
+        wanted = self.recipe.train.select == "last" and self.place.exported != self.place.step
+        if anywhere(wanted or (self.first and not self.folder.model.exists())):
+            self._show_average()
+            first_alone(self.fabric, self._export_weights)
+            self.place.exported = self.place.step
+        if self.saved != self.place.marks:
+            self._checkpoint()
+        card = (self.folder, self.recipe, self.place, self.samples.datasets, self.a_step)
+        first_alone(self.fabric, lambda: export.write_card(*card))
 
     # ---------------------------------------------------------------- what goes wrong
 
     def _skip(self, step: int, loss: float, norm: float, names: Sequence[str]) -> None:
         """Leave the weights as they are; too many such steps end the run."""
-        self.place.skipped.append(step)
         if self.log is not None:
             self.log.add("skipped", step + 1, loss=loss, norm=norm, names=list(names))
         what = f"step {step + 1}: loss {loss:g}, gradient {norm:g}"
         _LOG.warning("%s: the step was skipped (%s)", what, printable(brief(names, 3)))
-        recent = [skipped for skipped in self.place.skipped if skipped > step - _RECENT]
-        if len(recent) > self.recipe.train.skip_limit:
-            raise EmrdmError(
-                f"{what}: {len(recent)} of the last {min(_RECENT, step + 1):,} steps were not finite, expected "
-                f"{self.recipe.train.skip_limit} at most; try a lower optimizer.lr, or optimizer.clip=1 "
-                f"(the last samples: {brief(names, 3)})"
-            )
+        self.place.skip(step, what, names, limit=self.recipe.train.skip_limit)
 
     def _quarantine(self, failures: Sequence[Failure]) -> None:
         """Remember samples that could not be read, each once."""
-        for failure in failures:
-            if failure.name in self.place.quarantine:
-                continue
-            self.place.quarantine[failure.name] = failure.reason
+        for failure in self.place.quarantine_new(failures):
             _LOG.warning("left out: %s", printable(failure.reason))
             if self.log is not None:
                 self.log.add("quarantine", self.place.step + 1, name=failure.name, reason=failure.reason)
-        most = 10 + _QUARANTINE_SHARE * len(self.samples)
-        if len(self.place.quarantine) > most:
-            raise DataError(
-                f"{len(self.place.quarantine)} of {len(self.samples)} samples cannot be read: "
-                f"expected {most:.0f} at most; see the log ({brief(self.place.quarantine, 3)})"
-            )
+        self.place.check_quarantine(len(self.samples))
 
-    def _say_where(self, machine: Machine) -> None:
+    def _say_where(self, machine: Machine, changes: Sequence[str]) -> None:
         assert self.log is not None
         self.log.add(
             "start",
             self.place.step,
-            emrdm=emrdm.__version__,
-            torch=torch.__version__,
-            device=_device_name(self.fabric.device),
-            processes=self.ranks,
-            strategy=machine.strategy,
+            **describe(machine, self.fabric),
             batch_size=self.recipe.train.batch_size,
             accumulate=self.accumulate,
-            samples_a_step=self.order.batch_size * self.ranks,
+            samples_a_step=self.a_step,
             samples=len(self.samples),
             validation_images=len(self.validation),
             parameters=sum(parameter.numel() for parameter in self.parameters),
             steps=self.recipe.train.steps,
-            changes=self.changes,
+            changes=list(changes),
         )
-
-
-def _device_name(device: torch.device) -> str:
-    return torch.cuda.get_device_name(device) if device.type == "cuda" else str(device)
-
-
-def _digest(model: EMRDM) -> str:
-    return weights.digest(model.config, model.card, model.network.state_dict())

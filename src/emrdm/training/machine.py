@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, final
 import torch
 from torch import nn
 
+import emrdm
 from emrdm.data import DiskCache, MemoryCache
 from emrdm.data.cache import Cache
 from emrdm.errors import InputError, MissingDependencyError
@@ -66,6 +67,7 @@ def start(machine: Machine, train: TrainConfig) -> Fabric:
         raise InputError(f"--devices is {machine.processes}: the launcher has started {processes} on this machine")
     if device == "cuda" and processes > torch.cuda.device_count():
         raise InputError(f"{processes} processes were asked for: there are {torch.cuda.device_count()} CUDA devices")
+    plugins = [_environment()]
     for name in ("lightning_fabric", "lightning.fabric", "lightning_fabric.utilities.rank_zero"):
         logging.getLogger(name).setLevel(logging.WARNING)
     fabric = Fabric(
@@ -74,9 +76,24 @@ def start(machine: Machine, train: TrainConfig) -> Fabric:
         num_nodes=nodes,
         strategy=_strategy(machine.strategy, processes * nodes),
         precision=_PRECISIONS[train.precision],
+        plugins=plugins,
     )
     fabric.launch()
     return fabric
+
+
+def _environment() -> Any:
+    """Who starts the processes. Fabric would guess, and takes any shell on a SLURM node for a task of its own."""
+    from lightning_fabric.plugins.environments.lightning import LightningEnvironment
+    from lightning_fabric.plugins.environments.slurm import SLURMEnvironment
+    from lightning_fabric.plugins.environments.torchelastic import TorchElasticEnvironment
+
+    if "TORCHELASTIC_RUN_ID" in os.environ:
+        return TorchElasticEnvironment()
+    if launched() is None:
+        return LightningEnvironment()
+    os.environ.setdefault("SLURM_NTASKS_PER_NODE", str((launched() or (1, 1))[0]))  # srun -n 2 does not set it
+    return SLURMEnvironment()
 
 
 def leave() -> None:
@@ -127,6 +144,7 @@ def compile_blocks(network: nn.Module) -> None:
 def numerics(train: TrainConfig) -> Iterator[None]:
     """Set how float32 products are rounded and whether results may vary, for the time of a run."""
     before = torch.get_float32_matmul_precision(), torch.are_deterministic_algorithms_enabled()
+    warned = torch.is_deterministic_algorithms_warn_only_enabled()
     torch.set_float32_matmul_precision("high" if train.precision == "tf32" else "highest")
     if train.deterministic:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # what cuBLAS needs for it
@@ -135,7 +153,19 @@ def numerics(train: TrainConfig) -> Iterator[None]:
         yield
     finally:
         torch.set_float32_matmul_precision(before[0])
-        torch.use_deterministic_algorithms(before[1])
+        torch.use_deterministic_algorithms(before[1], warn_only=warned)
+
+
+def describe(machine: Machine, fabric: Fabric) -> dict[str, Any]:
+    """Where a run takes place, for its log."""
+    device = fabric.device
+    return {
+        "emrdm": emrdm.__version__,
+        "torch": torch.__version__,
+        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else str(device),
+        "processes": fabric.world_size,
+        "strategy": machine.strategy,
+    }
 
 
 def memory(device: torch.device) -> int:

@@ -12,8 +12,7 @@ from emrdm.diffusion import log_normal_sigma
 from emrdm.model import EMRDM
 from emrdm.noise import Window, fold, normal, scalars
 from emrdm.training.samples import TrainingBatch
-
-_SIGMA, _NOISE = 8, 9  # streams of a draw's key, apart from the augmentation's
+from emrdm.training.streams import NOISE, SIGMA
 
 
 @final
@@ -41,10 +40,10 @@ class Objective(nn.Module):
 def draw_noise(model: EMRDM, batch: TrainingBatch, device: torch.device) -> tuple[Tensor, Tensor]:
     """Noise level (B,) and noise (B, L, C, H, W) of each sample, by its key alone, whatever else is in the batch."""
     spread = model.config.training_noise
-    sigma = log_normal_sigma(scalars(_stream(batch.keys, _SIGMA)), spread.p_mean, spread.p_std)
+    sigma = log_normal_sigma(scalars(_stream(batch.keys, SIGMA)), spread.p_mean, spread.p_std)
     _, frames, bands, height, width = batch.cloudy.shape
     window = Window(0, 0, height, width)
-    return sigma.to(device), normal(_stream(batch.keys, _NOISE), window, frames=frames, bands=bands, device=device)
+    return sigma.to(device), normal(_stream(batch.keys, NOISE), window, frames=frames, bands=bands, device=device)
 
 
 def _stream(keys: Sequence[int], number: int) -> list[int]:

@@ -14,8 +14,7 @@ from typing import final, overload
 from emrdm.data import Draw
 from emrdm.errors import ConfigError
 from emrdm.noise import Window, fold, normal
-
-_ORDER, _AUGMENTATION = 0, 1  # streams of the seed
+from emrdm.training.streams import AUGMENTATION, ORDER
 
 
 @final
@@ -61,12 +60,12 @@ class Order(Sequence[Draw]):
         step, within = divmod(place % len(self), self.batch_size)
         number = (step * self.ranks + self.rank) * self.batch_size + within  # over all processes
         epoch, position = divmod(number, self.size)
-        return Draw(_permutation(self.seed, epoch, self.size)[position], fold(self.seed, _AUGMENTATION, number))
+        return Draw(_permutation(self.seed, epoch, self.size)[position], fold(self.seed, AUGMENTATION, number))
 
 
 @lru_cache(maxsize=4)
 def _permutation(seed: int, epoch: int, size: int) -> list[int]:
     """The order of an epoch: where the samples' random numbers stand when they are sorted."""
-    numbers = normal(fold(seed, _ORDER, epoch), Window(0, 0, 1, size)).flatten()
+    numbers = normal(fold(seed, ORDER, epoch), Window(0, 0, 1, size)).flatten()
     order: list[int] = numbers.argsort(stable=True).tolist()
     return order

@@ -19,9 +19,9 @@ from emrdm.data.matching import Matching
 from emrdm.errors import DataError, InputError
 from emrdm.noise import fold
 from emrdm.training.order import Order
+from emrdm.training.streams import SIDES
 
 _TRIES = 20  # samples in a row that may be unreadable before something else must be wrong
-_SIDES = 4  # stream of a draw's key; 0 to 3 are the augmentation's
 
 
 @final
@@ -136,7 +136,7 @@ class Samples(torch.utils.data.Dataset[Drawn]):
         rows, columns = height % network.multiple, width % network.multiple
         if not rows and not columns:
             return sample
-        top, left = fold(key, _SIDES, 0) % (rows + 1), fold(key, _SIDES, 1) % (columns + 1)
+        top, left = fold(key, SIDES, 0) % (rows + 1), fold(key, SIDES, 1) % (columns + 1)
         cut = (..., slice(top, top + height - rows), slice(left, left + width - columns))
         images = {
             name: x[cut] for name in ("cloudy", "target", "aux", "valid") if (x := getattr(sample, name)) is not None

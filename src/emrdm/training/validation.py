@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, final
 
@@ -19,11 +19,16 @@ from emrdm.errors import DataError, EmrdmError, InputError, MissingDependencyErr
 from emrdm.evaluation import ModelPredictor, Settings, evaluate
 from emrdm.metrics import Scores, find_protocols
 from emrdm.model import EMRDM
+from emrdm.training.together import anywhere
 
 _LOG = logging.getLogger(__name__)
 _SEED = 0  # of the sampler's noise: the same in every validation, so that scores differ by the weights alone
-Found = Mapping[str, Mapping[str, Any]]
+Found = dict[str, dict[str, Any]]
 Progress = Callable[[int, int], None]
+
+
+class _CancelledError(Exception):
+    """The run is to stop."""
 
 
 @final
@@ -56,19 +61,30 @@ class Validation:
     def __len__(self) -> int:
         return sum(map(len, self.chosen))
 
-    def score(self, model: EMRDM, *, progress: Progress | None = None) -> Found:
+    def score(
+        self, model: EMRDM, *, progress: Progress | None = None, cancelled: Callable[[], bool] = lambda: False
+    ) -> Found | None:
         """Mean scores by data set, with the name of the protocol among them, the same in every process.
 
-        ``progress`` is called with the images that this process has done and their number, data set by data set.
+        Args:
+            model: with the weights to be scored.
+            progress: called with the images that this process has done and their number, data set by data set.
+            cancelled: asked between images; where it says so in one process, there are no scores in any.
         """
-        return {
-            name: self._score(model, dataset, chosen, progress)
+
+        def go_on(done: int, total: int) -> None:
+            if progress is not None:
+                progress(done, total)
+            if cancelled():
+                raise _CancelledError
+
+        found = {
+            name: self._score(model, dataset, chosen, go_on)
             for name, dataset, chosen in zip(self.names, self.datasets, self.chosen, strict=True)
         }
+        return None if anywhere(cancelled()) else found
 
-    def _score(
-        self, model: EMRDM, dataset: Dataset, chosen: Sequence[int], progress: Progress | None
-    ) -> dict[str, Any]:
+    def _score(self, model: EMRDM, dataset: Dataset, chosen: Sequence[int], progress: Progress) -> dict[str, Any]:
         # Every process scores a share; where there are more processes than images, some repeat one, which counts once.
         mine = list(chosen[self.rank :: self.ranks]) or [chosen[self.rank % len(chosen)]]
         protocol = find_protocols(dataset.layout.protocols)[0]
@@ -80,16 +96,23 @@ class Validation:
         except DataError as error:  # none of this process's images can be read; the others wait for it
             _LOG.warning("%s", error)
             scores = Scores()
+        except _CancelledError:
+            scores = Scores()
         scores = scores.gather()
         means = {metric: mean.value for metric, mean in scores.means().items() if "/" not in metric}
         return {"protocol": protocol.name, "images": len(scores), **means}
 
     def sheet(self, model: EMRDM, path: Path, *, title: str) -> np.ndarray | None:
         """Draw a few images, cloudy, restored and clear; the picture (H, W, 3), or None where Pillow is missing."""
-        rows = []
-        for place in range(self.rows):
-            dataset, chosen = self.datasets[place % len(self.datasets)], self.chosen[place % len(self.datasets)]
-            rows += self._row(model, dataset, chosen[place // len(self.datasets) * len(chosen) // self.rows])
+        a_set = -(-self.rows // len(self.datasets))
+        places = [[chosen[i] for i in spread(len(chosen), a_set)] for chosen in self.chosen]
+        turns = [
+            (dataset, some[i])
+            for i in range(a_set)
+            for dataset, some in zip(self.datasets, places, strict=True)
+            if i < len(some)
+        ]
+        rows = [row for dataset, index in turns[: self.rows] for row in self._row(model, dataset, index)]
         if not rows:
             return None
         try:
