@@ -47,11 +47,15 @@ def test_a_terminal_keeps_one_line_and_validations_above_it(clock):
         clock[0] += 1
         live(step(number))
     scores = {"rice1": {"psnr": 20.0, "ssim": 0.5, "protocol": "standard", "images": 5}}
+    scores["rice1"]["untouched"] = {"what": "the cloudy image", "psnr": 18.0}
     live({"kind": "validation", "step": 2, "scores": scores, "best": True})
     live.end()
     assert stream.text.count("\n") == 2
     assert "\rstep 2/100" in stream.text
-    assert "PSNR 20.00 dB, SSIM 0.5000 (protocol standard, 5 validation images), the best so far" in stream.text
+    assert (
+        "PSNR 20.00 dB, SSIM 0.5000 (protocol standard, 5 validation images; the cloudy image: 18.00 dB), the"
+        in stream.text
+    )
 
 
 def test_going_on_and_what_has_changed_are_said():

@@ -48,7 +48,7 @@ def test_a_run_is_watched_and_ends_with_what_it_has_made(clear, tmp_path, capsys
 
 def test_the_folder_of_a_run_is_a_recipe(run, capsys):
     assert main(["train", str(run)]) == 0
-    assert "goes on from step 6 of 6 steps" in capsys.readouterr().err
+    assert "has done all 6 steps" in capsys.readouterr().err
     assert main(["train", str(run), "watch.keep=1", "--json"]) == 0
     facts = json.loads(capsys.readouterr().out)
     assert (facts["reason"], facts["step"], facts["steps"]) == ("finished", 6, 6)
@@ -116,4 +116,4 @@ def test_weights_that_do_not_fit_are_refused(clear, run, capsys, tmp_path):
 
 
 def test_a_folder_that_is_no_run_is_refused(clear, capsys, tmp_path):
-    assert "recipe.json cannot be read" in refusal([tmp_path], capsys)
+    assert "holds no run: expected a preset" in refusal([tmp_path], capsys)

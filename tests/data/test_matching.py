@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import emrdm
@@ -96,6 +96,7 @@ def test_auxiliary_bands_from_both_sources():
 )
 @settings(deadline=None, max_examples=50)
 def test_another_range_means_the_same_numbers(low, span, other_low, other_span, clip):
+    assume(min(low + span, other_low + other_span) - max(low, other_low) > 0.25 * span)  # others are refused
     ours, theirs = band("red", low, low + span), band("red", other_low, other_low + other_span, clip)
     matching = Matching(model([theirs]), [ours], [], frames=1)
     x = torch.linspace(-1, 1, 20).reshape(1, 1, 1, 4, 5)
@@ -161,3 +162,11 @@ def test_pictures_are_not_taken_for_reflectances():
         Matching(config, eight_bit("B4", "B3", "B2", "B8"), (), frames=3)
     own = tuple(Band(name, "value", 0, 10000) for name in ("B4", "B3", "B2", "B8"))
     Matching(config, own, (), frames=3)  # what a user's own numbers mean, only the user knows
+
+
+def test_ranges_that_have_nothing_in_common_are_refused():
+    """An 8-bit model would see nothing but white."""
+    with pytest.raises(
+        InputError, match="the model takes red from 0 to 255, the data has 5000 to 20000: expected the same"
+    ):
+        Matching(model([band("red", 0, 255)]), [band("red", 5000, 20000)], [], frames=1)

@@ -332,3 +332,16 @@ def test_changes_by_dotted_keys_are_strict_too():
     assert tiny.replace({"model.sampler.steps": 9, "train.steps": 7}).model.sampler.steps == 9
     with pytest.raises(ConfigError, match="did you mean 'steps'"):
         tiny.replace({"model.sampler.setps": 9})
+
+
+def test_a_model_without_auxiliary_bands_does_not_see_any():
+    preset = load_preset("tiny-temporal").replace({"model.aux": []})
+    assert preset.model.inputs == ("noisy", "cloudy")
+    with pytest.raises(ConfigError, match="expected 'aux' there exactly when"):
+        load_preset("tiny-temporal").replace({"model.aux": [], "model.inputs": ["noisy", "aux"]})
+
+
+def test_a_recipe_that_builds_on_nothing_is_told_to(tmp_path):
+    (tmp_path / "my.toml").write_text("[train]\nsteps = 3\n")
+    with pytest.raises(ConfigError, match="is missing; a recipe usually begins with base"):
+        load_preset(tmp_path / "my.toml")

@@ -1,5 +1,7 @@
 """What a step is fed: bands by name, sides that fit, batches of one shape, and the draws' keys."""
 
+import dataclasses
+
 import pytest
 import torch
 from PIL import Image
@@ -93,3 +95,40 @@ def test_batches_begin_anywhere_in_the_order(tmp_path, config, workers):
         assert a.names == b.names
         assert a.keys == b.keys
         assert torch.equal(a.cloudy, b.cloudy)
+
+
+def test_a_crop_without_truth_is_drawn_again_and_nobody_is_blamed(tmp_path, config):
+    """A scene that is mostly without data is a good one."""
+    samples = Samples([opened(landscapes(tmp_path / "a", 5, 64), crop=16)], config)
+    dataset = samples.datasets[0]
+    real = type(dataset).fetch
+
+    def holey(self, index):
+        sample = real(self, index)
+        key = index.key if isinstance(index, Draw) else None
+        lucky = key is None or key % 4 == 0
+        return dataclasses.replace(sample, valid=torch.full(sample.target.shape[-2:], lucky))
+
+    dataset.fetch = holey.__get__(dataset)
+    for key in range(30):
+        drawn = samples[Draw(0, key)]
+        assert drawn.sample is not None
+        assert drawn.sample.valid.all()
+        assert not drawn.failures
+
+
+def test_an_image_without_any_truth_is_left_out_by_name(tmp_path, config):
+    samples = Samples([opened(landscapes(tmp_path / "a", 5), crop=16)], config)
+    dataset = samples.datasets[0]
+    real = type(dataset).fetch
+
+    def empty(self, index):
+        sample = real(self, index)
+        first = (index.index if isinstance(index, Draw) else index) == 0
+        return dataclasses.replace(sample, valid=torch.full(sample.target.shape[-2:], not first))
+
+    dataset.fetch = empty.__get__(dataset)
+    drawn = samples[Draw(0, 3)]
+    assert drawn.sample.name == dataset.items[1].name
+    assert [failure.name for failure in drawn.failures] == [dataset.items[0].name]
+    assert "no pixel whose clear value is known" in drawn.failures[0].reason

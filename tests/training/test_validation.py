@@ -8,7 +8,7 @@ from tests.training.little import SMALL, landscapes
 from emrdm import EMRDM, load_preset
 from emrdm.data import open_dataset
 from emrdm.errors import EmrdmError
-from emrdm.evaluation import ModelPredictor, evaluate
+from emrdm.evaluation import BASELINES, BaselinePredictor, ModelPredictor, evaluate
 from emrdm.metrics import find_protocols
 from emrdm.training.validation import Validation, criterion, spread
 
@@ -35,6 +35,20 @@ def test_scores_are_those_of_an_evaluation(dataset, model):
     assert found["images"] == 6
     for metric in ("psnr", "ssim", "mae"):
         assert found[metric] == expected.mean(metric).value
+    idle = evaluate(dataset, [BaselinePredictor(BASELINES["cloudy-image"], dataset.data)], find_protocols(["standard"]))
+    untouched = {"what": "the cloudy image", "psnr": idle.of("cloudy-image", "standard").mean("psnr").value}
+    assert found["untouched"] == untouched
+
+
+def test_a_validation_that_is_cancelled_has_no_scores(dataset, model):
+    asked = []
+
+    def cancelled():
+        asked.append(1)
+        return len(asked) > 2
+
+    assert made(dataset).score(model, cancelled=cancelled) is None
+    assert len(asked) <= 5  # not all images were restored first
 
 
 def test_processes_share_the_images(dataset, model):

@@ -19,6 +19,7 @@ from emrdm.ablation.plan import Job, Plan, Scoring, StudyFolder, finished, make_
 from emrdm.ablation.sheets import COLUMNS, frames_of, restored
 from emrdm.config import ModelConfig, SamplerConfig
 from emrdm.data import Dataset
+from emrdm.data.matching import Matching
 from emrdm.errors import InputError, InterruptedRunError
 from emrdm.evaluation import Evaluation, ModelPredictor, Settings, as_csv, evaluate
 from emrdm.files import atomic_path, fingerprint, locked
@@ -28,7 +29,7 @@ from emrdm.presets import Preset
 from emrdm.training import Machine, train
 from emrdm.training.log import Row
 from emrdm.training.machine import launched
-from emrdm.training.sources import contents, open_source, open_training
+from emrdm.training.sources import contents, open_source, open_training, with_ranges_of
 from emrdm.training.validation import spread
 from emrdm.wording import brief, many
 
@@ -113,6 +114,8 @@ def ablate(
         deadline = None if max_minutes is None else began + 60 * max_minutes
         run = _Study(plan, scoring or Scoring(), machine, deadline, listener or _Silent())
         samples, scored_on = run.samples(), run.scored_on()
+        if model is None:
+            run.check()
         if overwrite:  # not before the data could be opened
             home.forget()
         home.claim(plan, samples, scored_on, rescore=rescore)
@@ -169,6 +172,13 @@ class _Study:
             "files": fingerprint(path for item in dataset.items for path in item.files),
             "images": contents([dataset])["1"],
         }
+
+    def check(self) -> None:
+        """Refuse what cannot work before the folder is taken: every case must find its bands."""
+        for case in self.plan.cases:
+            dataset = self._open(case.preset.model, self.scoring.split)
+            config = with_ranges_of([dataset], case.preset).model
+            Matching(config, dataset.bands, dataset.aux, frames=config.frames)
 
     def over(self) -> Findings:
         """All jobs that are left."""

@@ -190,6 +190,8 @@ def _load(name: str) -> tuple[EMRDM, str]:
     if name in preset_names() or is_preset_file(name):
         logging.getLogger("emrdm").warning("%s is a preset: its weights are random, and so are its results", name)
         model = EMRDM.from_preset(name)
+    elif (inside := Path(name) / "model.safetensors").is_file():  # the folder of a run
+        model = EMRDM.load(inside)
     elif not Path(name).exists() and not Path(name).suffix:
         raise InputError(f"MODEL {name!r} is neither a file nor a preset{nearest(name, preset_names())}")
     else:

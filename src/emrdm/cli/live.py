@@ -10,6 +10,7 @@ from typing import Any, TextIO, final
 
 from emrdm.cli.progress import duration
 from emrdm.errors import printable
+from emrdm.wording import many
 
 _QUIET = 15.0  # seconds between lines where nobody watches, such as in a log
 _SMOOTH = 0.9
@@ -41,7 +42,8 @@ class Live:
         elif row["kind"] == "validation":
             words = "   ".join(
                 f"{name}: PSNR {scores['psnr']:.2f} dB, SSIM {scores['ssim']:.4f} (protocol {scores['protocol']}, "
-                f"{scores['images']} validation images)"
+                f"{many(scores['images'], 'validation image')}; {scores['untouched']['what']}: "
+                f"{scores['untouched']['psnr']:.2f} dB)"
                 for name, scores in row["scores"].items()
             )
             self._say(f"step {row['step']:,}: {words}{', the best so far' if row['best'] else ''}")
@@ -60,10 +62,11 @@ class Live:
         product = " x ".join(factors)
         batch = f"{row['samples_a_step']} samples a step{f' ({product})' if factors[1:] else ''}"
         goes = f"goes on from step {row['step']:,} of" if row["step"] else "starts;"
+        goes = "has done all" if row["step"] == row["steps"] else goes
         changes = f"; changed: {'; '.join(row['changes'])}" if row["changes"] else ""
         return (
             f"{self.name}: {row['parameters']:,} parameters, {row['samples']:,} training and "
-            f"{row['validation_images']:,} validation images, {batch}, {row['device']}; "
+            f"{many(row['validation_images'], 'validation image')}, {batch}, {row['device']}; "
             f"{goes} {row['steps']:,} steps{changes}"
         )
 

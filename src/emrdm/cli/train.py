@@ -90,6 +90,7 @@ def run(arguments: argparse.Namespace) -> None:
     machine = read_machine(arguments)
 
     from emrdm.training import RunFolder, train
+    from emrdm.training.log import plain
     from emrdm.training.machine import leave
     from emrdm.training.together import bow_out
 
@@ -101,7 +102,7 @@ def run(arguments: argparse.Namespace) -> None:
             recipe,
             folder,
             machine=machine,
-            start_from=arguments.start_from,
+            start_from=weights_of(arguments.start_from),
             allow_changes=arguments.allow_changes,
             overwrite=arguments.overwrite,
             max_minutes=arguments.max_minutes,
@@ -116,7 +117,7 @@ def run(arguments: argparse.Namespace) -> None:
         where = f"step {outcome.place.step:,} of {outcome.steps:,}"
         raise InterruptedRunError(f"{outcome.signal or 'a signal'} at {where}: saved; the same command goes on")
     if outcome.first and arguments.json:
-        print(json.dumps(_facts(outcome)))
+        print(json.dumps(plain(_facts(outcome))))
     elif outcome.first and not arguments.quiet:
         print(_ending(outcome))
 
@@ -145,6 +146,12 @@ def read_recipe(name: str, arguments: argparse.Namespace, overrides: dict[str, A
     recipe = recipe.replace(settings.full_keys(overrides))
     sources = settings.sources(arguments, name, recipe)
     return recipe.replace({"data": sources}) if sources else recipe
+
+
+def weights_of(path: Path | None) -> Path | None:
+    """A weights file, also by the folder of the run that made it."""
+    inside = None if path is None else path / "model.safetensors"
+    return inside if inside is not None and inside.is_file() else path
 
 
 def read_machine(arguments: argparse.Namespace) -> Machine:
@@ -178,8 +185,8 @@ def _ending(outcome: Outcome) -> str:
     best = ""
     if place.best is not None and place.best["step"] == place.exported:
         best = f", the best of {many(len(place.validations), 'validation')}, step {place.exported:,}"
-    skipped = f"; {len(place.skipped)} steps were skipped" if place.skipped else ""
-    left_out = f"; {len(place.quarantine)} samples were left out" if place.quarantine else ""
+    skipped = f"; {many(len(place.skipped), 'step')} skipped" if place.skipped else ""
+    left_out = f"; {many(len(place.quarantine), 'sample')} left out" if place.quarantine else ""
     return (
         f"finished {place.step:,} steps{skipped}{left_out}\n"
         f"{folder.model}: the weights{best}\n{folder.card}: the model card"

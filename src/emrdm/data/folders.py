@@ -17,6 +17,7 @@ from emrdm.rasters import Raster, read
 
 CLOUDY_NAMES = ("cloudy", "cloud", "input", "cloudy_image")
 CLEAR_NAMES = ("clear", "label", "target", "cloudless", "gt", "reference", "ground_truth")
+OWN_UNIT = "value"  # of numbers whose meaning only the owner of a folder knows
 _BY_COUNT = {1: ("gray",), 3: ("red", "green", "blue"), 4: ("red", "green", "blue", "nir"), 13: SENTINEL2}
 
 
@@ -62,8 +63,8 @@ class Numbers:
         names = self._names(raster, example)
         low, high = self._range(raster, example)
         whole = raster.pixels.dtype.kind in "ui" and float(low).is_integer() and float(high).is_integer()
-        unit = "8-bit value" if raster.pixels.dtype == np.uint8 and (low, high) == (0, 255) else "value"
-        bands = tuple(Band(name, unit, low, high, clip=unit == "value") for name in names)
+        unit = "8-bit value" if raster.pixels.dtype == np.uint8 and (low, high) == (0, 255) else OWN_UNIT
+        bands = tuple(Band(name, unit, low, high, clip=unit == OWN_UNIT) for name in names)
         return bands, int(high - low) if whole else None
 
     def _names(self, raster: Raster, example: Path) -> tuple[str, ...]:

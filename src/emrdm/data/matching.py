@@ -10,9 +10,12 @@ from torch import Tensor
 
 from emrdm.config import Band, ModelConfig
 from emrdm.data.bands import colours
+from emrdm.data.folders import OWN_UNIT
 from emrdm.errors import InputError
 from emrdm.images import to_model_units, to_user_units
 from emrdm.metrics import Data
+
+_COMMON = 0.2  # share of a data set's range that must be within the model's
 
 
 class Source(NamedTuple):
@@ -77,8 +80,15 @@ def _refuse_other_units(wanted: Sequence[Band], found: Mapping[str, Band]) -> No
     """8-bit pictures are not reflectances. What a user's own numbers are ("value") nobody knows but their range."""
     for band in wanted:
         unit = found[band.name].unit
-        if unit != band.unit and "value" not in (unit, band.unit):
+        if unit != band.unit and OWN_UNIT not in (unit, band.unit):
             raise InputError(f"the model takes {band.name} as {band.unit} and the data set has it as {unit}")
+        low, high = found[band.name].low, found[band.name].high
+        common = min(high, band.high) - max(low, band.low)
+        if common < _COMMON * (high - low):  # nearly all of it would be cut to black or white
+            raise InputError(
+                f"the model takes {band.name} from {band.low:g} to {band.high:g}, the data has {low:g} to {high:g}: "
+                "expected the same kind of numbers (--range says which values of your images are black and white)"
+            )
 
 
 def _rescaled(x: Tensor, old: Sequence[Band], new: Sequence[Band], *, clip: bool = True) -> Tensor:

@@ -54,6 +54,8 @@ class Preset:
     def replace(self, changes: Mapping[str, Any]) -> Preset:
         """The preset with dotted keys changed, such as {"model.sampler.steps": 8}; strictly checked."""
         data = merge(dump(self), nested(changes))
+        if not data["model"]["aux"] and "model.inputs" not in changes:  # nothing auxiliary to see
+            data["model"]["inputs"] = [name for name in data["model"]["inputs"] if name != "aux"]
         if data["model"] != dump(self.model):
             data["paper"] = None  # figures belong to the model they were measured with
         return parse(Preset, data)
@@ -76,7 +78,10 @@ def load_preset(name: str | Path) -> Preset:
     try:
         return parse(Preset, data)
     except ConfigError as error:
-        raise ConfigError(f"{name}: {error}") from None
+        hint = (
+            "; a recipe usually begins with base, such as base: rgb-small" if str(error).endswith("is missing") else ""
+        )
+        raise ConfigError(f"{name}: {error}{hint}") from None
 
 
 def _resolve(name: str, seen: tuple[str, ...]) -> dict[str, Any]:

@@ -34,8 +34,10 @@ def scores_in_words(dataset: str, scores: Mapping[str, Any]) -> str:
     return f"{dataset}: {show('psnr', scores['psnr'])} dB, SSIM {show('ssim', scores['ssim'])} ({scores['protocol']})"
 
 
-def model_card(recipe: Preset, place: Place, datasets: Sequence[Dataset], samples_a_step: int) -> ModelCard:
-    """Where the weights of this step come from: travels in their file."""
+def model_card(
+    recipe: Preset, place: Place, datasets: Sequence[Dataset], samples_a_step: int, *, start: str | None = None
+) -> ModelCard:
+    """Where the weights of this step come from: travels in their file. ``start`` is the digest of others before."""
     optimizer, step = recipe.optimizer, place.step
     scored: Mapping[str, Any] = next((row["scores"] for row in reversed(place.validations) if row["step"] == step), {})
     results = tuple(
@@ -53,7 +55,7 @@ def model_card(recipe: Preset, place: Place, datasets: Sequence[Dataset], sample
         training=(
             f"{summary(datasets)}; {samples_a_step} samples a step, AdamW lr {optimizer.lr:g} ({optimizer.schedule}), "
             f"weight decay {optimizer.weight_decay:g}, EMA {optimizer.ema_decay:g}, {recipe.train.precision}, "
-            f"seed {recipe.train.seed}"
+            f"seed {recipe.train.seed}" + (f"; started from weights {start[:16]}" if start else "")
         ),
         results=results,
     )
@@ -131,6 +133,10 @@ def _scores(place: Place) -> str:
             f"| step | {' | '.join(METRICS[metric].label for metric in shown)} |",
             "| ---: " * (len(shown) + 1) + "|",
         ]
+        untouched = place.validations[-1]["scores"][name].get("untouched")
+        if untouched:
+            rest = " | ".join("" for _ in shown[1:])
+            lines.append(f"| {untouched['what']} | {show('psnr', untouched['psnr'])} | {rest} |")
         for row in _few(place):
             mark = "**" if row["step"] == place.exported else ""
             cells = [f"{row['step']:,}", *(show(metric, row["scores"][name].get(metric)) for metric in shown)]
@@ -166,6 +172,9 @@ def _recipe(
         "device": ", ".join(dict.fromkeys(str(row.get("device")) for row in starts)),
         "software": f"emrdm {emrdm.__version__}, torch {torch.__version__}, Python {platform.python_version()}",
     }
+    starts_from = next((str(row["start"]) for row in starts if row.get("start")), None)
+    if starts_from:
+        facts["started from"] = f"weights with digest {starts_from[:16]}"
     changed = [change for row in starts for change in row.get("changes", [])]
     if changed:
         facts["changed on the way"] = "; ".join(changed)

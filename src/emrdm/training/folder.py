@@ -34,6 +34,8 @@ class RunFolder:
 
     def make(self) -> None:
         """Make the folder, or say why it cannot be."""
+        if self.path.exists() and not self.path.is_dir():
+            raise InputError(f"{self.path} is a file: expected a folder for the run")
         self._made = [path for path in (self.path, *self.path.parents) if not path.exists()]
         try:
             self.path.mkdir(parents=True, exist_ok=True)
@@ -95,6 +97,8 @@ class RunFolder:
     def facts(self) -> dict[str, Any]:
         """What the run was begun with."""
         path = self.path / RECIPE
+        if not path.exists():
+            raise ConfigError(f"{self.path} holds no run: expected a preset, a recipe's file, or the folder of a run")
         try:
             facts = json.loads(path.read_text("utf-8"))
         except (OSError, ValueError) as error:

@@ -102,16 +102,16 @@ def read_log(path: Path) -> list[dict[str, Any]]:
 
 
 def _line(row: Row) -> str:
-    return json.dumps(_plain(row)) + "\n"
+    return json.dumps(plain(row)) + "\n"
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """JSON knows no NaN and no infinity: they become texts that float() reads."""
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     if isinstance(value, Mapping):
-        return {key: _plain(item) for key, item in value.items()}
-    return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
+        return {key: plain(item) for key, item in value.items()}
+    return [plain(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def _scalars(kind: str, values: Row, prefix: str = "") -> list[tuple[str, float]]:

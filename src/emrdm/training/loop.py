@@ -22,7 +22,7 @@ from torch import Tensor
 
 from emrdm import weights
 from emrdm.data import Failure
-from emrdm.errors import DataError, InputError, printable
+from emrdm.errors import InputError, printable
 from emrdm.files import locked
 from emrdm.model import EMRDM
 from emrdm.noise import fold
@@ -38,7 +38,7 @@ from emrdm.training.optimizer import build_optimizer, rate, set_rate
 from emrdm.training.order import Order
 from emrdm.training.place import Outcome, Place
 from emrdm.training.samples import Samples, batches
-from emrdm.training.sources import contents, open_training, open_validation
+from emrdm.training.sources import contents, open_training, open_validation, with_ranges_of
 from emrdm.training.stopping import Stopping
 from emrdm.training.streams import DROPOUT
 from emrdm.training.together import anywhere, first_alone, merged
@@ -91,7 +91,8 @@ def train(
         stopping = held.enter_context(Stopping(max_minutes=max_minutes, started=began))
         held.enter_context(numerics(recipe.train))
         training = _Training(recipe, run, fabric, machine, stopping, start_from, allow_changes, overwrite, listener)
-        held.callback(training.close)
+        if training.log is not None:
+            held.callback(training.log.close)  # however the run ends
         return training.run()
 
 
@@ -110,13 +111,15 @@ class _Training:
         overwrite: bool,
         listener: Callable[[Row], None] | None,
     ) -> None:
+        datasets = open_training(recipe.data, recipe.model, recipe.train, machine.make_cache)
+        recipe = with_ranges_of(datasets, recipe)
         self.recipe, self.folder, self.fabric, self.stopping = recipe, folder, fabric, stopping
         self.rank, self.ranks, self.first = fabric.global_rank, fabric.world_size, fabric.is_global_zero
         config, self.workers, self.spread = recipe.model, machine.workers, machine.strategy == "fsdp"
 
         # Data. A step sees ``accumulate`` batches in each process.
         self.accumulate = recipe.train.batches_a_step(self.ranks)
-        self.samples = Samples(open_training(recipe.data, config, recipe.train, machine.make_cache), config)
+        self.samples = Samples(datasets, config)
         self.order = Order(
             len(self.samples),
             recipe.train.seed,
@@ -139,7 +142,7 @@ class _Training:
         self.model = EMRDM.load(start_from) if start_from else EMRDM.fresh(config, seed=recipe.train.seed)
         if self.model.config.network != config.network or self.model.config.in_channels != config.in_channels:
             raise InputError(f"{start_from} holds another network than the recipe's: expected the same")
-        begun_with = _digest(self.model) if start_from else None
+        begun_with = self.model.digest() if start_from else None
         self.model = EMRDM(config, network=self.model.network, card=self.model.card)
         self.shown = EMRDM(config, network=copy.deepcopy(self.model.network)).to(fabric.device)
         self.network = self.model.network.train()
@@ -155,7 +158,7 @@ class _Training:
         self.average = MovingAverage(self.parameters, decay=recipe.optimizer.ema_decay)
 
         # The run's folder, and where the run is.
-        self.place, self.log, self.a_step = Place(), None, self.order.batch_size * self.ranks
+        self.place, self.log, self.start, self.a_step = Place(), None, begun_with, self.order.batch_size * self.ranks
         samples = contents(self.samples.datasets)
         facts = facts_of(recipe, samples=samples, samples_a_step=self.a_step, start=begun_with)
 
@@ -176,6 +179,7 @@ class _Training:
                 self.checkpoints.check_space(16 * sum(parameter.numel() for parameter in self.parameters))
             folder.adopt(facts)
             self.log = Log(folder.path, step=self.place.step, validated=self.place.validated, listener=listener)
+            self.start = facts["start"]
             self._say_where(machine, changes)
 
         first_alone(fabric, adopt)
@@ -188,7 +192,7 @@ class _Training:
 
     def run(self) -> Outcome:
         """All steps that are left, unless the run is stopped."""
-        steps, watch = self.recipe.train.steps, self.recipe.watch
+        steps = self.recipe.train.steps
         reason: Literal["finished", "time", "signal"] = "finished"
         if not self._validate_if_due():  # a run may have been stopped just before
             reason, steps = "signal", self.place.step
@@ -208,7 +212,7 @@ class _Training:
             if stop and step + 1 < steps:
                 reason = "signal" if stop == 2 else "time"
                 break
-            if self._validation_is_due() or (step + 1) % watch.checkpoint_every == 0:
+            if self._validation_is_due() or (step + 1) % self.recipe.watch.checkpoint_every == 0:
                 self._checkpoint()  # before a validation, which may take longer than a scheduler waits
                 if not self._validate_if_due():
                     reason = "signal"
@@ -217,13 +221,8 @@ class _Training:
             self._finish()
         elif self.saved != self.place.marks:
             self._checkpoint()
-        heard = None if self.stopping.signal is None else self.stopping.signal.name
-        return Outcome(reason, self.place, self.recipe.train.steps, self.folder, self.first, heard)
-
-    def close(self) -> None:
-        """Close the log, however the run ended."""
-        if self.log is not None:
-            self.log.close()
+        signal = self.stopping.signal.name if self.stopping.signal else None
+        return Outcome(reason, self.place, self.recipe.train.steps, self.folder, self.first, signal)
 
     def _step(self, step: int) -> tuple[float, float, int]:
         """One step of the optimiser: loss, norm of the gradient, and whether to stop (1 time is up, 2 a signal)."""
@@ -234,9 +233,8 @@ class _Training:
         for turn in range(self.accumulate):
             parts, failures = next(self.batches)
             self._quarantine(failures)
+            self.samples.check_full(parts, failures, self.recipe.train.batch_size)
             names += [name for batch in parts for name in batch.names]
-            if sum(len(batch.names) for batch in parts) < self.recipe.train.batch_size:
-                raise DataError(f"{self.samples.tries} samples in a row cannot be read: {failures[-1].reason}")
             # Dropout: numbered over all processes, as the samples are.
             torch.manual_seed(fold(self.recipe.train.seed, DROPOUT, step, self.rank * self.accumulate + turn) >> 1)
             passes = self._passes(len(parts))
@@ -277,7 +275,7 @@ class _Training:
         """Loss, norm and the wish to stop, the same in every process."""
         due = self._validation_is_due(self.place.step + 1)
         needed = self.checkpoint_seconds + (self.validation_seconds if due else 0.0)
-        wishes = loss.new_tensor([self.stopping.time_is_up(needed), self.stopping.signal is not None])
+        wishes = loss.new_tensor([self.stopping.time_is_up(needed), self.stopping.heard()])
         values = torch.cat([torch.stack([loss, norm.to(loss.device)]), wishes]).double()
         mean_loss, size, time_is_up, signal = self.fabric.all_reduce(values, reduce_op="mean").tolist()
         return mean_loss, size, 2 if signal else 1 if time_is_up else 0
@@ -328,8 +326,7 @@ class _Training:
             return True
         began, step = time.monotonic(), self.place.step
         self._show_average()
-        stopped = lambda: self.stopping.signal is not None  # noqa: E731
-        scores = self.validation.score(self.shown, progress=self._say_validating, cancelled=stopped)
+        scores = self.validation.score(self.shown, progress=self._say_validating, cancelled=self.stopping.heard)
         if scores is None:
             return False
         value = criterion(scores)
@@ -374,7 +371,7 @@ class _Training:
                 mine.copy_(whole(live))
 
     def _export_weights(self) -> None:
-        card = export.model_card(self.recipe, self.place, self.samples.datasets, self.a_step)
+        card = export.model_card(self.recipe, self.place, self.samples.datasets, self.a_step, start=self.start)
         weights.save(self.folder.model, self.model.config, card, self.shown.network.state_dict())
 
     def _checkpoint(self) -> None:
@@ -448,4 +445,5 @@ class _Training:
             parameters=sum(parameter.numel() for parameter in self.parameters),
             steps=self.recipe.train.steps,
             changes=list(changes),
+            start=self.start,
         )

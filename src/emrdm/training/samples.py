@@ -19,8 +19,9 @@ from emrdm.data.matching import Matching
 from emrdm.errors import DataError, InputError
 from emrdm.noise import fold
 from emrdm.training.order import Order
-from emrdm.training.streams import SIDES
+from emrdm.training.streams import CROPS, SIDES
 
+_CROPS = 8  # that are drawn for one with pixels to learn from
 _TRIES = 20  # samples in a row that may be unreadable before something else must be wrong
 
 
@@ -94,31 +95,53 @@ class Samples(torch.utils.data.Dataset[Drawn]):
     def __getitem__(self, draw: Draw) -> Drawn:
         failures: list[Failure] = []
         for attempt in range(self.tries):
-            found = self._fetch((draw.index + attempt) % len(self), draw.key)
+            found = self._known((draw.index + attempt) % len(self), draw.key)
             if isinstance(found, Sample):
                 return Drawn(draw.key, found, tuple(failures))
-            failures.append(found)
+            failures += [found] if found is not None else []
         return Drawn(draw.key, None, tuple(failures))
 
-    def _fetch(self, index: int, key: int) -> Sample | Failure:
+    def check_full(self, parts: Sequence[TrainingBatch], failures: Sequence[Failure], size: int) -> None:
+        """Refuse batches that are smaller than they should be: nothing readable was found in the place of a sample."""
+        if sum(len(part.names) for part in parts) < size:
+            why = failures[-1].reason if failures else "their crops have no pixel whose clear value is known"
+            raise DataError(f"{self.tries} samples in a row cannot be read: {why}")
+
+    def _known(self, index: int, key: int) -> Sample | Failure | None:
+        """A sample with pixels to learn from; None where there are some, but none in several crops of it."""
+        for again in range(_CROPS):
+            found = self._fetch(index, fold(key, CROPS, index, again) if again else key)
+            if not isinstance(found, Sample) or found.valid is None or bool(found.valid.any()):
+                return found
+        whole = self._fetch(index, None)
+        if isinstance(whole, Sample) and whole.valid is not None and not bool(whole.valid.any()):
+            reason = f"{whole.name} has no pixel whose clear value is known: it cannot be trained on"
+            return self._named(index, Failure(whole.name, reason))
+        return None
+
+    def _named(self, index: int, failure: Failure) -> Failure:
+        """With the data set, where there are several: names are unique in one only."""
+        if len(self.datasets) == 1:
+            return failure
+        return Failure(f"{bisect_right(self.ends, index) + 1}/{failure.name}", failure.reason)
+
+    def _fetch(self, index: int, key: int | None) -> Sample | Failure:
+        """A sample as the model takes it: as it is drawn, or whole without a key."""
         place = bisect_right(self.ends, index)
         dataset = self.datasets[place]
         start = self.ends[place] - len(dataset)
-        found = dataset.fetch(Draw(index - start, key))
+        found = dataset.fetch(index - start if key is None else Draw(index - start, key))
         try:
             if isinstance(found, Sample):
-                return self._fitting(found, self.matchings[place], key)
+                return self._fitting(found, self.matchings[place], key or 0)
         except DataError as error:
             found = Failure(found.name, str(error))
-        # names are unique in a data set only
-        return found if len(self.datasets) == 1 else Failure(f"{place + 1}/{found.name}", found.reason)
+        return self._named(index, found)
 
     def _fitting(self, sample: Sample, matching: Matching, key: int) -> Sample:
         """Bands and sides as the model takes them."""
         if sample.target is None:
             raise DataError(f"{sample.name} has no clear image: it cannot be trained on")
-        if sample.valid is not None and not bool(sample.valid.any()):
-            raise DataError(f"{sample.name} has no pixel whose clear value is known: it cannot be trained on")
         cloudy, aux = matching.inputs(sample.cloudy[None], None if sample.aux is None else sample.aux[None])
         target = matching.target(sample.target[None])[0]
         sample = dataclasses.replace(

@@ -9,12 +9,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from emrdm.config import ModelConfig
+from emrdm.config import Band, ModelConfig
 from emrdm.data import Dataset, Numbers, find_layout
 from emrdm.data.cache import Cache
 from emrdm.data.clouds import STYLES
+from emrdm.data.folders import OWN_UNIT
 from emrdm.data.synthetic import Synthetic
 from emrdm.errors import ConfigError, InputError, printable
+from emrdm.presets import Preset
 from emrdm.presets.recipe import Source, TrainConfig
 from emrdm.strict import dump
 from emrdm.wording import many
@@ -43,6 +45,37 @@ def open_validation(
         except InputError as error:  # the training split was opened before: it is the split that is empty
             _LOG.warning("%s is not validated: %s", printable(source.dataset), error)
     return found
+
+
+def with_ranges_of(datasets: Sequence[Dataset], recipe: Preset) -> Preset:
+    """The recipe for a model that takes the numbers of one's own images as they are.
+
+    What black and white are in a folder of one's own only its owner knows; a preset's 0 to 255 would cut reflectances
+    to white. The weights then say what they were trained with.
+    """
+    own: dict[str, Band] = {}
+    for dataset in datasets:
+        for band in (*dataset.bands, *dataset.aux):
+            known = own.get(band.name, band)
+            if band.unit == OWN_UNIT and (known.low, known.high) != (band.low, band.high):
+                raise ConfigError(
+                    f"{band.name} is {known.low:g} to {known.high:g} in one data set and {band.low:g} to {band.high:g} "
+                    "in another: expected one range, since a model has one"
+                )
+            own |= {band.name: band} if band.unit == OWN_UNIT else {}
+    changes = {}
+    for part, bands in (("bands", recipe.model.bands), ("aux", recipe.model.aux)):
+        adopted = [own.get(b.name, b) if (b.low, b.high) != _ends(own.get(b.name, b)) else b for b in bands]
+        if list(bands) != adopted:
+            _LOG.info(
+                "%s: %s, as the images are", part, ", ".join(f"{b.name} {b.low:g} to {b.high:g}" for b in adopted)
+            )
+            changes[f"model.{part}"] = [dump(band) for band in adopted]
+    return recipe.replace(changes) if changes else recipe
+
+
+def _ends(band: Band) -> tuple[float, float]:
+    return band.low, band.high
 
 
 def contents(datasets: Sequence[Dataset]) -> dict[str, Any]:

@@ -43,9 +43,9 @@ class Stopping:
         elif number == signal.SIGINT and now - self._heard > _AT_ONCE:
             raise KeyboardInterrupt
 
-    def wanted(self, seconds_needed: float = 0.0) -> bool:
-        """Whether to end now, if what comes next takes so many seconds."""
-        return self.signal is not None or self.time_is_up(seconds_needed)
+    def heard(self) -> bool:
+        """Whether there was a signal."""
+        return self.signal is not None
 
     def time_is_up(self, seconds_needed: float = 0.0) -> bool:
         """Whether so many seconds are not left."""

@@ -4,4 +4,4 @@
 ORDER, AUGMENTATION, DROPOUT = 0, 1, 2
 
 # of a draw's key; 0 to 3 are the augmentation's
-SIDES, SIGMA, NOISE = 4, 8, 9
+SIDES, CROPS, SIGMA, NOISE = 4, 5, 8, 9

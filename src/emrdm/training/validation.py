@@ -16,12 +16,13 @@ from emrdm.data import Batch, Dataset, Failure
 from emrdm.data.loading import collate
 from emrdm.data.preview import display_limits, tiles, visible
 from emrdm.errors import DataError, EmrdmError, InputError, MissingDependencyError
-from emrdm.evaluation import ModelPredictor, Settings, evaluate
-from emrdm.metrics import Scores, find_protocols
+from emrdm.evaluation import BASELINES, BaselinePredictor, ModelPredictor, Settings, evaluate
+from emrdm.metrics import Mean, Scores, find_protocols
 from emrdm.model import EMRDM
 from emrdm.training.together import anywhere
 
 _LOG = logging.getLogger(__name__)
+_UNTOUCHED = ("cloudy-image", "least-cloudy")  # for one frame, and for several
 _SEED = 0  # of the sampler's noise: the same in every validation, so that scores differ by the weights alone
 Found = dict[str, dict[str, Any]]
 Progress = Callable[[int, int], None]
@@ -52,6 +53,7 @@ class Validation:
         self.chosen = [spread(len(dataset), images) for dataset in datasets]
         self.names = _distinct([dataset.layout.name for dataset in datasets])
         self.rank, self.ranks = rank, ranks
+        self._untouched: dict[str, Mean] = {}
         for dataset, chosen in zip(self.datasets, self.chosen, strict=True):
             # said now, not when hours of training are to be scored
             first = dataset.fetch(chosen[0])
@@ -100,7 +102,26 @@ class Validation:
             scores = Scores()
         scores = scores.gather()
         means = {metric: mean.value for metric, mean in scores.means().items() if "/" not in metric}
-        return {"protocol": protocol.name, "images": len(scores), **means}
+        untouched = self._score_untouched(dataset, mine, settings)
+        return {"protocol": protocol.name, "images": len(scores), **means, "untouched": untouched}
+
+    def _score_untouched(self, dataset: Dataset, mine: Sequence[int], settings: Settings) -> dict[str, Any]:
+        """PSNR of a method that does nothing, or next to nothing, on the same images: what a model has to beat."""
+        key = str(id(dataset))
+        if key not in self._untouched:
+            baselines = [BaselinePredictor(BASELINES[name], dataset.data) for name in _UNTOUCHED]
+            protocol = find_protocols(dataset.layout.protocols)[0]
+            try:
+                found = evaluate(dataset, baselines, [protocol], settings=settings, indices=mine)
+                scores = next(s for name in _UNTOUCHED if len(s := found.of(name, protocol.name)))
+            except DataError:  # said before
+                scores = Scores()
+            self._untouched[key] = scores.gather().mean("psnr")
+        what = "the least cloudy frame" if self._several(dataset) else "the cloudy image"
+        return {"what": what, "psnr": self._untouched[key].value}
+
+    def _several(self, dataset: Dataset) -> bool:
+        return (dataset.frames or 1) > 1
 
     def sheet(self, model: EMRDM, path: Path, *, title: str) -> np.ndarray | None:
         """Draw a few images, cloudy, restored and clear; the picture (H, W, 3), or None where Pillow is missing."""

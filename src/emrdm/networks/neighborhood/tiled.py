@@ -30,8 +30,6 @@ class _Axis(NamedTuple):
     mask: Tensor  # (tiles, TILE, span) which of them each query sees
 
 
-# A compiler would unroll the strips below: minutes of work for a few large kernels that are fast already.
-@torch.compiler.disable  # type: ignore[untyped-decorator]
 def attend(q: Tensor, k: Tensor, v: Tensor, kernel: int, scale: float) -> Tensor:
     """(B, H, W, heads, d) each; see :func:`emrdm.networks.neighborhood.neighborhood_attention`."""
     batch, height, width, heads, channels = q.shape
