@@ -13,6 +13,12 @@ def output(capsys, *arguments):
     return capsys.readouterr().out
 
 
+def test_the_folder_of_a_run_is_its_weights(tmp_path, capsys):
+    EMRDM.from_preset("tiny").save(tmp_path / "model.safetensors")
+    assert main(["info", str(tmp_path)]) == 0
+    assert "173,421" in capsys.readouterr().out
+
+
 def test_without_a_model_it_lists_the_presets(capsys):
     text = output(capsys)
     assert [line.split()[0] for line in text.splitlines() if line and not line.startswith("emrdm")] == preset_names()

@@ -107,6 +107,8 @@ def _describe(model: str, size: int) -> _Described:
     from emrdm.presets.reading import is_preset_file
     from emrdm.weights import read_header, stored_dtype
 
+    if model not in preset_names() and (inside := Path(model) / "model.safetensors").is_file():
+        model = str(inside)  # the folder of a run
     is_file = model not in preset_names() and ("." in model or "/" in model)
     if is_file and not is_preset_file(model):
         header = read_header(Path(model))

@@ -42,8 +42,8 @@ def open_validation(
     for source in sources:
         try:
             found.append(open_source(source, config, "val", cache=make_cache()))
-        except InputError as error:  # the training split was opened before: it is the split that is empty
-            _LOG.warning("%s is not validated: %s", printable(source.dataset), error)
+        except InputError:  # the training split was opened before: it is this one that is empty
+            _LOG.warning("%s is not validated: %s has no images for it", source.dataset, printable(source.root))
     return found
 
 
