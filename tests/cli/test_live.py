@@ -1,5 +1,7 @@
 """A training run as it is watched."""
 
+import logging
+
 import pytest
 from tests.cli.test_progress import Stream
 
@@ -62,6 +64,19 @@ def test_going_on_and_what_has_changed_are_said():
     stream = Stream(terminal=False)
     Live("rgb", stream=stream)({**START, "step": 40, "changes": ["optimizer.lr is 1, was 2"]})
     assert stream.text.endswith("goes on from step 40 of 100 steps; changed: optimizer.lr is 1, was 2\n")
+
+
+def test_messages_of_the_log_stand_on_lines_of_their_own(clock):
+    stream = Stream(terminal=True)
+    live = Live("rgb", stream=stream)
+    live(START)
+    live(step(1))
+    handler = logging.StreamHandler(stream)
+    handler.addFilter(live.make_way)
+    handler.handle(logging.makeLogRecord({"msg": "left out: a file"}))
+    clock[0] += 1
+    live(step(2))
+    assert stream.text.split("\n")[2] == "left out: a file"
 
 
 def test_silence():

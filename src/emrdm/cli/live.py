@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
 import sys
 import time
@@ -47,6 +48,11 @@ class Live:
                 for name, scores in row["scores"].items()
             )
             self._say(f"step {row['step']:,}: {words}{', the best so far' if row['best'] else ''}")
+
+    def make_way(self, _record: logging.LogRecord) -> bool:
+        """Leave the line that stays to a message of the log; a filter of its handlers."""
+        self.end()
+        return True
 
     def end(self) -> None:
         """Leave the line that stays."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,6 +31,8 @@ examples:
   emrdm train my.yaml --max-minutes 9           stops with a checkpoint
   emrdm train runs/cuhk                         goes on with a run
   torchrun --nproc-per-node 8 -m emrdm train sen12ms-cr --data ROOT
+
+all settings: docs/training.md
 """
 
 
@@ -42,14 +45,14 @@ def configure(parser: argparse.ArgumentParser) -> list[argparse.ArgumentParser]:
         metavar="RECIPE [KEY=VALUE ...]",
         help="preset, .yaml or .toml file, or folder of a run; settings such as optimizer.lr=2e-4",
     )
-    parser.add_argument("-o", "--output", type=Path, metavar="FOLDER", help="of the run (default: runs/RECIPE)")
+    parser.add_argument("-o", "--output", type=Path, metavar="FOLDER", help="folder of the run (default: runs/RECIPE)")
     add_data(parser)
     parser.add_argument("--from", dest="start_from", type=Path, metavar="WEIGHTS", help="start from these weights")
     run = parser.add_mutually_exclusive_group()
     run.add_argument("--resume", action="store_true", help="go on with the run in the folder; refuse if there is none")
     run.add_argument("--overwrite", action="store_true", help="forget the run in the folder")
     parser.add_argument("--allow-changes", action="store_true", help="go on although the recipe has changed")
-    parser.add_argument("--max-minutes", type=float, metavar="M", help="stop with a checkpoint when they are up")
+    parser.add_argument("--max-minutes", type=float, metavar="M", help="stop with a checkpoint after so many")
     add_machine(parser)
     parser.add_argument("--json", action="store_true", help="print JSON for scripts at the end")
     return []
@@ -69,9 +72,7 @@ def add_data(parser: argparse.ArgumentParser) -> None:
 def add_machine(parser: argparse.ArgumentParser) -> None:
     """Declare where to train."""
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto", help="(default: %(default)s)")
-    parser.add_argument(
-        "--devices", type=int, metavar="N", help="of this machine; torchrun and SLURM say it themselves"
-    )
+    parser.add_argument("--devices", type=int, metavar="N", help="devices of this machine (torchrun and SLURM say it)")
     parser.add_argument(
         "--strategy",
         choices=("auto", "ddp", "fsdp"),
@@ -97,6 +98,8 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.resume and not RunFolder(folder).begun():
         raise InputError(f"{folder} has no run to go on with: leave out --resume to begin one")
     live = Live(name, silent=arguments.quiet)
+    for handler in logging.getLogger().handlers:  # warnings stand on lines of their own
+        handler.addFilter(live.make_way)
     try:
         outcome = train(
             recipe,
@@ -110,6 +113,8 @@ def run(arguments: argparse.Namespace) -> None:
         )
     finally:
         live.end()
+        for handler in logging.getLogger().handlers:
+            handler.removeFilter(live.make_way)
     leave()
     if outcome.reason == "signal":
         if not outcome.first:  # one of several is enough to say it
