@@ -10,9 +10,8 @@ import numpy as np
 
 from emrdm import pictures
 from emrdm.ablation.findings import Findings
-from emrdm.data import Batch, Dataset, Failure
-from emrdm.data.loading import collate
-from emrdm.data.preview import display_limits, tiles, visible
+from emrdm.data import Dataset, Failure
+from emrdm.data.preview import tiles
 from emrdm.evaluation import ModelPredictor
 from emrdm.metrics import Scores
 from emrdm.metrics.protocols import show
@@ -30,14 +29,7 @@ def restored(
         sample = dataset.fetch(index)
         if isinstance(sample, Failure) or sample.name not in scores:
             continue
-        (batch,) = collate([sample])
-        assert isinstance(batch, Batch)
-        device = predictor.model.device
-        aux = None if batch.aux is None else batch.aux.to(device)
-        prediction = predictor.predict(dataclasses.replace(batch, cloudy=batch.cloudy.to(device), aux=aux))[0].cpu()
-        image = sample.cloudy[0].clone().fill_(-1.0)
-        image[predictor.places] = prediction
-        shown = pictures.colour(image.numpy(), visible(dataset.bands), display_limits(sample, dataset.bands))
+        shown = predictor.picture(sample, dataset.bands)
         found[sample.name] = (f"{show('psnr', scores.values[sample.name].get('psnr'))} dB", shown)
     return found
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import final
@@ -11,13 +12,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from emrdm import pictures
 from emrdm.card import ModelCard
-from emrdm.config import SamplerConfig
+from emrdm.config import Band, SamplerConfig
 from emrdm.data import Batch, Dataset, Sample
 from emrdm.data.dataset import scale
 from emrdm.data.folders import read_frame
 from emrdm.data.layout import images_by_name, key_of, read_like
+from emrdm.data.loading import collate
 from emrdm.data.matching import Matching
+from emrdm.data.preview import display_limits, visible
 from emrdm.errors import DataError, InputError
 from emrdm.evaluation.baselines import Baseline
 from emrdm.evaluation.results import Method
@@ -78,6 +82,15 @@ class ModelPredictor(Predictor):
         seeds = [fold(self.seed, key_of(name)) for name in batch.names]
         restored = self.model.restore(cloudy, aux, seed=seeds, sampler=self.sampler, scaled=True)
         return self.matching.outputs(restored)
+
+    def picture(self, sample: Sample, bands: Sequence[Band]) -> np.ndarray:
+        """What it makes of one sample of a data set with these bands, (H, W, 3), as the sample itself is shown."""
+        (batch,) = collate([sample])
+        assert isinstance(batch, Batch)
+        cloudy, aux = (None if x is None else x.to(self.model.device) for x in (batch.cloudy, batch.aux))
+        image = sample.cloudy[0].clone().fill_(-1.0)
+        image[self.matching.places] = self.predict(replace(batch, cloudy=cloudy, aux=aux))[0].cpu()  # type: ignore[arg-type]
+        return pictures.colour(image.numpy(), visible(bands), display_limits(sample, bands))
 
     def identity(self) -> dict[str, object]:
         """Weights, sampler and seed."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 import math
 from collections.abc import Callable, Sequence
@@ -12,9 +11,8 @@ from typing import Any, final
 import numpy as np
 
 from emrdm import pictures
-from emrdm.data import Batch, Dataset, Failure
-from emrdm.data.loading import collate
-from emrdm.data.preview import display_limits, tiles, visible
+from emrdm.data import Dataset, Failure
+from emrdm.data.preview import tiles
 from emrdm.errors import DataError, EmrdmError, InputError, MissingDependencyError
 from emrdm.evaluation import BASELINES, BaselinePredictor, ModelPredictor, Settings, evaluate
 from emrdm.metrics import Mean, Scores, find_protocols
@@ -150,13 +148,7 @@ class Validation:
         if isinstance(sample, Failure):
             return []
         predictor = ModelPredictor(model, dataset, name="model", digest="", sampler=model.config.sampler, seed=_SEED)
-        (batch,) = collate([sample])
-        assert isinstance(batch, Batch)
-        cloudy, aux = batch.cloudy.to(model.device), None if batch.aux is None else batch.aux.to(model.device)
-        restored = predictor.predict(dataclasses.replace(batch, cloudy=cloudy, aux=aux))[0].cpu()
-        image = sample.cloudy[0].clone().fill_(-1.0)
-        image[predictor.places] = restored
-        shown = pictures.colour(image.numpy(), visible(dataset.bands), display_limits(sample, dataset.bands))
+        shown = predictor.picture(sample, dataset.bands)
         row = tiles(sample, dataset.bands, dataset.aux)
         row.insert(len(row) - (sample.target is not None), pictures.Tile("restored", shown))
         return [row]
