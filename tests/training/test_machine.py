@@ -7,7 +7,7 @@ import torch
 
 from emrdm.errors import InputError, MissingDependencyError
 from emrdm.presets.recipe import TrainConfig
-from emrdm.training.machine import Machine, launched, memory, numerics, start
+from emrdm.training.machine import Machine, _environment, launched, memory, numerics, start
 
 TRAIN = TrainConfig(steps=1, batch_size=1)
 
@@ -68,3 +68,17 @@ def test_rounding_and_determinism_last_as_long_as_the_run():
 
 def test_memory_is_counted():
     assert memory(torch.device("cpu")) > 1e7
+
+
+def test_who_starts_the_processes_is_decided_once(monkeypatch):
+    """Fabric would take a shell on a SLURM node, one task, for one of several and start nothing."""
+    assert type(_environment()).__name__ == "LightningEnvironment"
+    monkeypatch.setenv("SLURM_PROCID", "0")
+    monkeypatch.setenv("SLURM_NTASKS", "1")
+    assert type(_environment()).__name__ == "LightningEnvironment"
+    monkeypatch.setenv("SLURM_NTASKS", "2")
+    monkeypatch.setenv("SLURM_NTASKS_PER_NODE", "")
+    monkeypatch.delenv("SLURM_NTASKS_PER_NODE")  # as a plain srun -n 2 has it; put back to nothing afterwards
+    assert type(_environment()).__name__ == "SLURMEnvironment"
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "x")
+    assert type(_environment()).__name__ == "TorchElasticEnvironment"
