@@ -22,6 +22,18 @@ def as_path(value: str | Path, what: str) -> Path:
     return Path(value)
 
 
+def make_folder(path: Path, what: str) -> None:
+    """Make a folder for something to be written into, or say why it cannot be."""
+    if path.exists() and not path.is_dir():
+        raise InputError(f"{path} is a file: expected a folder for {what}")
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"{path} cannot be a folder for {what}: {error.strerror}") from None
+    if not os.access(path, os.W_OK):
+        raise InputError(f"{path} cannot be written: expected a folder for {what}")
+
+
 def why_unreadable(path: Path) -> str | None:
     """Why a path cannot be opened as a file, in a few words; None if it can. Never waits, as a pipe would make it."""
     try:

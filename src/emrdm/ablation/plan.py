@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 import re
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
@@ -170,15 +169,6 @@ class StudyFolder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-
-    def make(self) -> None:
-        """Make it, or say why it cannot be."""
-        try:
-            self.path.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise InputError(f"{self.path} cannot be the folder of a study: {error.strerror}") from None
-        if not os.access(self.path, os.W_OK):
-            raise InputError(f"{self.path} cannot be written: expected a folder for the study")
 
     def claim(self, plan: Plan, samples: Mapping[str, Any], scoring: Mapping[str, Any], *, rescore: bool) -> None:
         """Begin the study or go on with it, unless the folder holds another one."""

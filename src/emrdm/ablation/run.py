@@ -22,7 +22,7 @@ from emrdm.data import Dataset
 from emrdm.data.matching import Matching
 from emrdm.errors import InputError, InterruptedRunError
 from emrdm.evaluation import Evaluation, ModelPredictor, Settings, as_csv, evaluate
-from emrdm.files import atomic_path, fingerprint, locked
+from emrdm.files import atomic_path, fingerprint, locked, make_folder
 from emrdm.metrics import Protocol, Scores, find_protocols
 from emrdm.model import EMRDM
 from emrdm.presets import Preset
@@ -109,7 +109,7 @@ def ablate(
         raise InputError("a study runs in one process: expected --devices 1, without torchrun or SLURM tasks")
     plan = make_plan(study, folder, base=base, changes=changes, given=model, seeds=seeds)
     home = StudyFolder(folder)
-    home.make()
+    make_folder(folder, "the study")
     with locked(folder, "study"):
         deadline = None if max_minutes is None else began + 60 * max_minutes
         run = _Study(plan, scoring or Scoring(), machine, deadline, listener or _Silent())

@@ -23,7 +23,7 @@ from emrdm.evaluation.journal import JOURNAL, Journal
 from emrdm.evaluation.predictors import Predictor
 from emrdm.evaluation.published import published_figures
 from emrdm.evaluation.results import CLOUDY_IMAGE, Evaluation, picture_name
-from emrdm.files import fingerprint, locked, remove_leftovers
+from emrdm.files import fingerprint, locked, make_folder, remove_leftovers
 from emrdm.metrics import Protocol, Scores
 from emrdm.wording import brief, many
 
@@ -83,22 +83,12 @@ def evaluate(
     identity = _identity(dataset, predictors, protocols, [dataset.items[i].name for i in order])
     with ExitStack() as held:
         if settings.folder is not None:
-            _make(settings.folder)
+            make_folder(settings.folder, "the report")
             held.enter_context(locked(settings.folder, "evaluation"))
             _clear_the_way(settings.folder, overwrite=settings.overwrite)
         journal = Journal(settings.folder, identity, overwrite=settings.overwrite)
         run = _Run(dataset, predictors, protocols, settings, journal)
         return run.over(order, facts or {}, progress)
-
-
-def _make(folder: Path) -> None:
-    """Make the folder, or say why it cannot be used."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"{folder} cannot be written: {error.strerror}") from None
-    if not os.access(folder, os.W_OK):
-        raise InputError(f"{folder} cannot be written: it is read-only")
 
 
 def _clear_the_way(folder: Path, *, overwrite: bool) -> None:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, final
 
 from emrdm.errors import ConfigError, InputError
-from emrdm.files import atomic_path
+from emrdm.files import atomic_path, make_folder
 from emrdm.presets import Preset
 from emrdm.strict import dump, parse
 from emrdm.training.log import LOG, TENSORBOARD
@@ -34,15 +33,8 @@ class RunFolder:
 
     def make(self) -> None:
         """Make the folder, or say why it cannot be."""
-        if self.path.exists() and not self.path.is_dir():
-            raise InputError(f"{self.path} is a file: expected a folder for the run")
         self._made = [path for path in (self.path, *self.path.parents) if not path.exists()]
-        try:
-            self.path.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise InputError(f"{self.path} cannot be the folder of a run: {error.strerror}") from None
-        if not os.access(self.path, os.W_OK):
-            raise InputError(f"{self.path} cannot be written: expected a folder for the run")
+        make_folder(self.path, "the run")
 
     def unmake_if_empty(self) -> None:
         """Leave no trace of a run that was refused."""
