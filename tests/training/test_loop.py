@@ -208,6 +208,8 @@ def test_options_train_and_go_on(pictures, tmp_path, monkeypatch, changes):
     monkeypatch.undo()
     train(recipe(pictures, changes), tmp_path / "parts", machine=CPU)
     assert_same(tmp_path / "whole", tmp_path / "parts")
+    if changes.get("train.select") == "last":
+        assert "step 6 of 6" in EMRDM.load(tmp_path / "parts" / "model.safetensors").card.source
     assert all(math.isfinite(loss) for _, loss, _, _ in losses(tmp_path / "parts"))
 
 

@@ -3,13 +3,14 @@
 import math
 
 import pytest
+import torch
 from tests.training.little import SMALL, landscapes
 
 from emrdm import EMRDM, load_preset
 from emrdm.data import open_dataset
 from emrdm.errors import EmrdmError
 from emrdm.evaluation import BASELINES, BaselinePredictor, ModelPredictor, evaluate
-from emrdm.metrics import find_protocols
+from emrdm.metrics import find_protocols, psnr
 from emrdm.training.validation import Validation, criterion, spread
 
 
@@ -36,7 +37,7 @@ def test_scores_are_those_of_an_evaluation(dataset, model):
     for metric in ("psnr", "ssim", "mae"):
         assert found[metric] == expected.mean(metric).value
     idle = evaluate(dataset, [BaselinePredictor(BASELINES["cloudy-image"], dataset.data)], find_protocols(["standard"]))
-    untouched = {"what": "the cloudy image", "psnr": idle.of("cloudy-image", "standard").mean("psnr").value}
+    untouched = {"what": "the cloudy image itself", "psnr": idle.of("cloudy-image", "standard").mean("psnr").value}
     assert found["untouched"] == untouched
 
 
@@ -80,3 +81,19 @@ def test_the_best_is_chosen_by_the_mean_over_data_sets():
     assert criterion({"a": {"psnr": 10.0}, "b": {"psnr": 20.0}}) == 15.0
     with pytest.raises(EmrdmError, match="no PSNR"):
         criterion({"a": {"psnr": math.nan}})
+
+
+def test_doing_nothing_is_scored_in_the_bands_that_the_model_restores(tmp_path):
+    """A fourth band that only the data set has counts for neither."""
+    from tests.data.trees import save, texture
+
+    for i in range(2):
+        for part, offset in (("cloudy", 0), ("clear", 9)):
+            save(tmp_path / part / f"{i}.tif", texture((4, 32, 32), i + offset, block=8))
+    data = open_dataset("pairs", tmp_path, split="all")
+    model = EMRDM.fresh(load_preset("tiny").replace(SMALL).model)
+    found = made(data).score(model)["pairs"]["untouched"]["psnr"]
+    clear, cloudy = (
+        torch.stack([x[:3] for x in images]) for images in zip(*((s.target, s.cloudy[0]) for s in data), strict=True)
+    )
+    assert found == pytest.approx(psnr((cloudy + 1) / 2, (clear + 1) / 2).mean().item(), abs=1e-3)

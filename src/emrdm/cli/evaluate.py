@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import argparse
 import re
-import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from emrdm.cli import dataset_options
+from emrdm.cli import dataset_options, settings
 from emrdm.cli.progress import Progress
 from emrdm.errors import InputError, printable
 
@@ -106,7 +105,7 @@ def _words(arguments: argparse.Namespace) -> tuple[str | None, dict[str, Any]]:
     for word in arguments.words:
         key, equals, value = word.partition("=")
         if equals and key.startswith(_OVERRIDE):
-            overrides[key.removeprefix(_OVERRIDE)] = _value(value)
+            overrides[key.removeprefix(_OVERRIDE)] = settings.value(value)
         else:
             plain.append(word)
     if len(plain) not in (2, 3):
@@ -116,13 +115,6 @@ def _words(arguments: argparse.Namespace) -> tuple[str | None, dict[str, Any]]:
     *model, arguments.dataset, root = plain
     arguments.root = Path(root)
     return (model[0] if model else None), overrides
-
-
-def _value(text: str) -> Any:
-    try:
-        return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
-        return text
 
 
 def _check(arguments: argparse.Namespace, model: str | None, overrides: dict[str, Any]) -> None:

@@ -15,7 +15,7 @@ from emrdm.data import Dataset, Failure
 from emrdm.data.preview import tiles
 from emrdm.errors import DataError, EmrdmError, InputError, MissingDependencyError
 from emrdm.evaluation import BASELINES, BaselinePredictor, ModelPredictor, Settings, evaluate
-from emrdm.metrics import Mean, Scores, find_protocols
+from emrdm.metrics import Scores, find_protocols
 from emrdm.model import EMRDM
 from emrdm.training.together import anywhere
 
@@ -51,7 +51,7 @@ class Validation:
         self.chosen = [spread(len(dataset), images) for dataset in datasets]
         self.names = _distinct([dataset.layout.name for dataset in datasets])
         self.rank, self.ranks = rank, ranks
-        self._untouched: dict[str, Mean] = {}
+        self._untouched: dict[str, dict[str, Any]] = {}
         for dataset, chosen in zip(self.datasets, self.chosen, strict=True):
             # said now, not when hours of training are to be scored
             first = dataset.fetch(chosen[0])
@@ -79,47 +79,46 @@ class Validation:
                 raise _CancelledError
 
         found = {
-            name: self._score(model, dataset, chosen, go_on)
+            name: self._score(model, name, dataset, chosen, go_on)
             for name, dataset, chosen in zip(self.names, self.datasets, self.chosen, strict=True)
         }
         return None if anywhere(cancelled()) else found
 
-    def _score(self, model: EMRDM, dataset: Dataset, chosen: Sequence[int], progress: Progress) -> dict[str, Any]:
+    def _score(
+        self, model: EMRDM, name: str, dataset: Dataset, chosen: Sequence[int], progress: Progress
+    ) -> dict[str, Any]:
+        """The scores of one data set; the first time also of doing nothing, which a model has to beat."""
         # Every process scores a share; where there are more processes than images, some repeat one, which counts once.
         mine = list(chosen[self.rank :: self.ranks]) or [chosen[self.rank % len(chosen)]]
         protocol = find_protocols(dataset.layout.protocols)[0]
         predictor = ModelPredictor(model, dataset, name="model", digest="", sampler=model.config.sampler, seed=_SEED)
         settings = Settings(batch_size=self.batch_size, on_error="skip", device=str(model.device))
+        idle = [] if name in self._untouched else [BaselinePredictor(BASELINES[b], dataset.data) for b in _UNTOUCHED]
+        scores = {method.name: Scores() for method in (predictor.method, *(one.method for one in idle))}
         try:
-            found = evaluate(dataset, [predictor], [protocol], settings=settings, indices=mine, progress=progress)
-            scores = found.of("model", protocol.name)
+            # together, so that all are scored in the bands that the model restores
+            found = evaluate(
+                dataset, [predictor, *idle], [protocol], settings=settings, indices=mine, progress=progress
+            )
+            scores = {method: found.of(method, protocol.name) for method in scores}
         except DataError as error:  # none of this process's images can be read; the others wait for it
             _LOG.warning("%s", error)
-            scores = Scores()
         except _CancelledError:
-            scores = Scores()
-        scores = scores.gather()
-        means = {metric: mean.value for metric, mean in scores.means().items() if "/" not in metric}
-        untouched = self._score_untouched(dataset, mine, settings)
-        return {"protocol": protocol.name, "images": len(scores), **means, "untouched": untouched}
-
-    def _score_untouched(self, dataset: Dataset, mine: Sequence[int], settings: Settings) -> dict[str, Any]:
-        """PSNR of a method that does nothing, or next to nothing, on the same images: what a model has to beat."""
-        key = str(id(dataset))
-        if key not in self._untouched:
-            baselines = [BaselinePredictor(BASELINES[name], dataset.data) for name in _UNTOUCHED]
-            protocol = find_protocols(dataset.layout.protocols)[0]
-            try:
-                found = evaluate(dataset, baselines, [protocol], settings=settings, indices=mine)
-                scores = next(s for name in _UNTOUCHED if len(s := found.of(name, protocol.name)))
-            except DataError:  # said before
-                scores = Scores()
-            self._untouched[key] = scores.gather().mean("psnr")
-        what = "the least cloudy frame" if self._several(dataset) else "the cloudy image"
-        return {"what": what, "psnr": self._untouched[key].value}
-
-    def _several(self, dataset: Dataset) -> bool:
-        return (dataset.frames or 1) > 1
+            pass
+        scores = {method: part.gather() for method, part in scores.items()}
+        if idle:
+            what, psnr = next(
+                (
+                    (one.method.title, scores[one.method.name].mean("psnr").value)
+                    for one in idle
+                    if scores[one.method.name]
+                ),
+                ("nothing", math.nan),
+            )
+            self._untouched[name] = {"what": what, "psnr": psnr}
+        means = {metric: mean.value for metric, mean in scores["model"].means().items() if "/" not in metric}
+        facts = {"protocol": protocol.name, "images": len(scores["model"])}
+        return {**facts, **means, "untouched": self._untouched[name]}
 
     def sheet(self, model: EMRDM, path: Path, *, title: str) -> np.ndarray | None:
         """Draw a few images, cloudy, restored and clear; the picture (H, W, 3), or None where Pillow is missing."""
