@@ -7,7 +7,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from emrdm.noise import Window, _box_muller, _cos_sin_turn, _log, _philox, _sqrt, fold, normal, scalars
+from emrdm.noise import Window, fold, normal, scalars
+from emrdm.noise.philox import _box_muller, _cos_sin_turn, _log, _philox, _sqrt, draw, key_words
 
 # Known answers of Philox4x32-10 from the Random123 distribution (kat_vectors): counter, key, output.
 KNOWN = [
@@ -116,10 +117,19 @@ def test_the_rarest_words_give_sensible_numbers_too():
         assert value[:100].abs().max() < 1e-3
 
 
+def test_keys_of_any_integer_are_cut_to_64_bits():
+    window = Window(0, 0, 2, 2)
+    assert torch.equal(normal([-1, 2**64 + 3], window), normal([2**64 - 1, 3], window))
+    assert normal([], window, frames=2, bands=3).shape == (0, 2, 3, 2, 2)
+
+
 @pytest.mark.gpu
-def test_the_bits_are_the_same_on_the_gpu():
-    keys = [fold(5, i) for i in range(3)]
-    window = Window(100, 7, 333, 257)
-    on_cpu = normal(keys, window, frames=3, bands=13)
-    on_gpu = normal(keys, window, frames=3, bands=13, device="cuda")
-    assert torch.equal(on_cpu, on_gpu.cpu())
+def test_the_bits_are_the_same_on_the_gpu_and_nothing_waits_for_it():
+    keys, window = [fold(5, i) for i in range(3)], Window(100, 7, 333, 257)
+    on_cpu = draw(key_words(keys, "cpu"), window, frames=3, bands=13)
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        on_gpu = draw(key_words(keys, "cuda"), window, frames=3, bands=13)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    assert torch.equal(on_cpu.contiguous().view(torch.int32), on_gpu.cpu().contiguous().view(torch.int32))

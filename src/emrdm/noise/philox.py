@@ -1,15 +1,12 @@
-"""Gaussian noise as a pure function of a key and a position.
-
-The value at (key, frame, band, row, column) never depends on the window it is asked for, on the batch, on the
-number of workers, on the device or on what was drawn before. Tiles, restarts and GPUs therefore agree bit for bit.
+"""What the noise is: Philox4x32-10 and the Box-Muller transform, in torch.
 
 The generator is Philox4x32-10 (Salmon et al., "Parallel Random Numbers: As Easy as 1, 2, 3", SC 2011). The counter
 is (row, column, frame, band // 4); its four output words give the normals of four neighbouring bands.
 
 Why logarithm, square root, sine and cosine are written out below: library versions differ in the last bit between CPU
 and GPU (the square root too: torch's CUDA build rounds 1 in 150 otherwise). Sums, products and quotients are exactly
-rounded everywhere, so functions made of them, one operation at a time, give the same bits on every device. Draw noise
-outside of ``torch.compile``: a compiler may fuse a product and a sum into one rounding.
+rounded everywhere, so functions made of them, one operation at a time, give the same bits on every device. Whoever
+changes an operation or its order here changes it in ``kernel.py`` too.
 """
 
 from __future__ import annotations
@@ -28,6 +25,11 @@ _MASK = 0xFFFFFFFF
 _MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 _WEYL = (0x9E3779B9, 0xBB67AE85)
 _ROUNDS = 10
+
+# Polynomials, highest coefficient first.
+LOG = (1 / 9, 1 / 7, 1 / 5, 1 / 3, 1.0)
+SINE = (1 / 362880, -1 / 5040, 1 / 120, -1 / 6, 1.0)
+COSINE = (-1 / 3628800, 1 / 40320, -1 / 720, 1 / 24, -1 / 2, 1.0)
 
 Word = TypeVar("Word", int, Tensor)
 
@@ -57,37 +59,20 @@ def fold(key: int, *data: int) -> int:
     return key
 
 
-def normal(
-    keys: int | Sequence[int],
-    window: Window,
-    *,
-    frames: int = 1,
-    bands: int = 1,
-    device: torch.device | str = "cpu",
-) -> Tensor:
-    """Standard normal noise, one independent field a key.
+def key_words(keys: Sequence[int], device: torch.device | str) -> Tensor:
+    """Low and high 32 bits of every key, int64, (2, B); sent on from the CPU, since ``torch.tensor`` awaits a GPU."""
+    words = [[(key >> shift) & _MASK for key in keys] for shift in (0, 32)]
+    return torch.tensor(words, dtype=torch.int64).to(device, non_blocking=True)
 
-    Args:
-        keys: one 64-bit key a sample of the batch (see :func:`fold`).
-        window: which pixels; values depend on absolute row and column only.
-        frames: L, number of time points.
-        bands: C.
-        device: where to compute; the bits are the same everywhere.
 
-    Returns:
-        float32, (B, L, C, H, W).
-    """
-    keys = [keys] if isinstance(keys, int) else list(keys)
+def draw(words: Tensor, window: Window, frames: int, bands: int) -> Tensor:
+    """Normals (B, L, C, H, W) of the keys that :func:`key_words` has split."""
     groups = -(-bands // 4)
 
     def axis(start: int, count: int, dim: int) -> Tensor:
         shape = [1] * 5
         shape[dim] = count
-        return (torch.arange(start, start + count, dtype=torch.int64, device=device) & _MASK).reshape(shape)
-
-    def key_word(shift: int) -> Tensor:
-        words = [(key >> shift) & _MASK for key in keys]
-        return torch.tensor(words, dtype=torch.int64, device=device).reshape(-1, 1, 1, 1, 1)
+        return (torch.arange(start, start + count, dtype=torch.int64, device=words.device) & _MASK).reshape(shape)
 
     counter = (
         axis(window.row, window.height, 3),
@@ -95,16 +80,12 @@ def normal(
         axis(0, frames, 1),
         axis(0, groups, 2),
     )
-    words = _philox(counter, (key_word(0), key_word(32)))
-    shape = (len(keys), frames, groups, window.height, window.width)
-    first = _box_muller(words[0].expand(shape), words[1].expand(shape))
-    second = _box_muller(words[2].expand(shape), words[3].expand(shape))
+    low, high = words.reshape(2, -1, 1, 1, 1, 1)
+    drawn = _philox(counter, (low, high))
+    shape = (words.shape[1], frames, groups, window.height, window.width)
+    first = _box_muller(drawn[0].expand(shape), drawn[1].expand(shape))
+    second = _box_muller(drawn[2].expand(shape), drawn[3].expand(shape))
     return torch.stack((*first, *second), dim=3).flatten(2, 3)[:, :, :bands]
-
-
-def scalars(keys: Sequence[int], *, device: torch.device | str = "cpu") -> Tensor:
-    """One standard normal number a key, float32, (B,): for the noise levels of a training batch."""
-    return normal(keys, Window(0, 0, 1, 1), device=device).reshape(len(keys))
 
 
 def _philox(counter: tuple[Word, Word, Word, Word], key: tuple[Word, Word]) -> tuple[Word, Word, Word, Word]:
@@ -140,7 +121,7 @@ def _log(u: Tensor) -> Tensor:
     m = (bits - (exponent << 23)).view(torch.float32)
     z = (m - 1.0) / (m + 1.0)
     z2 = z * z
-    series = _horner(z2, (1 / 9, 1 / 7, 1 / 5, 1 / 3, 1.0))  # z2 <= 0.0295: the next term is below 2e-9
+    series = _horner(z2, LOG)  # z2 <= 0.0295: the next term is below 2e-9
     return z * series * 2.0 + exponent.to(torch.float32) * math.log(2)
 
 
@@ -157,8 +138,8 @@ def _cos_sin_turn(word: Tensor) -> tuple[Tensor, Tensor]:
     quadrant = word >> 30
     angle = ((word & 0x3FFFFFFF).to(torch.float32) * 2.0**-30 - 0.5) * (math.pi / 2)
     a2 = angle * angle  # |angle| <= pi/4: both series are good to 3e-9
-    sine = angle * _horner(a2, (1 / 362880, -1 / 5040, 1 / 120, -1 / 6, 1.0))
-    cosine = _horner(a2, (-1 / 3628800, 1 / 40320, -1 / 720, 1 / 24, -1 / 2, 1.0))
+    sine = angle * _horner(a2, SINE)
+    cosine = _horner(a2, COSINE)
     turned = (quadrant & 1).bool()
     cosine, sine = torch.where(turned, -sine, cosine), torch.where(turned, cosine, sine)
     sign = 1.0 - (quadrant & 2).to(torch.float32)
