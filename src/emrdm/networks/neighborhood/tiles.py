@@ -1,0 +1,120 @@
+"""Tiles of the Triton kernels: which there are, what they cover, and which is the fastest on this GPU.
+
+The fastest is found once, by trying, and written to the user's cache; where results must not vary, the first is taken.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections.abc import Callable
+from functools import lru_cache
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+from emrdm.files import atomic_path
+
+_LOG = logging.getLogger(__name__)
+Direction = Literal["forward", "backward"]
+
+
+class Tile(NamedTuple):
+    """A rectangle of queries, the keys taken at a time, and how a GPU runs it."""
+
+    height: int
+    width: int
+    block: int
+    warps: int
+    stages: int
+
+    def count(self, height: int, width: int) -> int:
+        """Tiles of an image."""
+        return -(-height // self.height) * -(-width // self.width)
+
+
+CANDIDATES: dict[Direction, tuple[Tile, ...]] = {
+    "forward": (Tile(8, 8, 32, 4, 3), Tile(8, 8, 16, 4, 4), Tile(4, 16, 32, 4, 3), Tile(8, 8, 64, 4, 2)),
+    "backward": (Tile(8, 8, 32, 4, 3), Tile(8, 8, 16, 4, 3), Tile(8, 8, 64, 4, 2)),
+}
+
+
+def keys_seen(length: int, tile: int, kernel: int) -> int:
+    """Keys along an axis that a tile of queries sees together."""
+    return min(tile + kernel - 1, length)
+
+
+@lru_cache(maxsize=256)
+def queries_seeing(length: int, tile: int, kernel: int) -> int:
+    """Queries along an axis that see any key of a tile, at most."""
+    most = 0
+    for first in range(0, length, tile):
+        last = min(first + tile, length) - 1
+        low = 0 if first < kernel else first - kernel // 2
+        high = length - 1 if last >= length - kernel else last + kernel // 2
+        most = max(most, high - low + 1)
+    return most
+
+
+def choose(direction: Direction, q: Tensor, kernel: int, launch: Callable[[Tile], None]) -> Tile:
+    """The fastest tile for tensors like ``q`` (B, H, W, heads, d), tried out at the first meeting on this machine."""
+    candidates = CANDIDATES[direction]
+    if not q.is_cuda or torch.are_deterministic_algorithms_enabled():
+        return candidates[0]
+    name = torch.cuda.get_device_name(q.device)
+    key = f"{name}, torch {torch.__version__}, {direction}, {q.dtype}, {q.shape[-1]} channels, kernel {kernel}"
+    known = _known()
+    if known.get(key) in range(len(candidates)):
+        return candidates[known[key]]
+    if torch.cuda.is_current_stream_capturing():  # no time to try
+        return candidates[0]
+    times = [_milliseconds(launch, tile) for tile in candidates]
+    known[key] = times.index(min(times))
+    _LOG.info("attention tiles for %s: %s", key, candidates[known[key]])
+    _write(known)
+    return candidates[known[key]]
+
+
+def cache_file() -> Path:
+    """Where choices are kept."""
+    folder = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(folder) / "emrdm" / "tiles.json"
+
+
+@lru_cache(maxsize=1)
+def _known() -> dict[str, int]:
+    try:
+        found = json.loads(cache_file().read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return {key: value for key, value in found.items() if type(value) is int} if isinstance(found, dict) else {}
+
+
+def _write(known: dict[str, int]) -> None:
+    """Keep the choices; a cache that cannot be written is no reason to fail."""
+    try:
+        cache_file().parent.mkdir(parents=True, exist_ok=True)
+        with atomic_path(cache_file()) as path:
+            path.write_text(json.dumps(known, indent=1), encoding="utf-8")
+    except OSError as error:
+        _LOG.info("choices of tiles are not kept: %s", error)
+
+
+def _milliseconds(launch: Callable[[Tile], None], tile: Tile) -> float:
+    """Time of a launch; infinite where the GPU lacks the registers or the shared memory."""
+    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    try:
+        for _ in range(3):
+            launch(tile)
+        start.record()
+        for _ in range(10):
+            launch(tile)
+        end.record()
+        end.synchronize()
+    except Exception as error:  # noqa: BLE001 - Triton has its own for every lack, and another tile will do
+        _LOG.info("tile %s: %s", tile, error)
+        return float("inf")
+    return start.elapsed_time(end) / 10
