@@ -10,7 +10,7 @@ from tests.training import killing, runs
 
 from emrdm.errors import DataError, InputError
 from emrdm.plots import training_curves
-from emrdm.training import export
+from emrdm.training import export, stopping
 from emrdm.training.checkpoint import load
 from emrdm.training.objective import Objective
 
@@ -113,6 +113,27 @@ def test_files_that_cannot_be_read_are_left_out_by_name_and_the_run_goes_on(tmp_
     assert runs.Command(arguments, again, before=killing.die_at, given=(10,)).code() == -signal.SIGKILL
     runs.run(root, again)
     runs.assert_same_run(again, folder)
+
+
+def test_what_is_read_ahead_is_blamed_when_its_step_comes(tmp_path, monkeypatch):
+    """A run that was stopped knows what one that goes on knew at that step, not what is in its next batch."""
+    root, changes = runs.pairs(tmp_path / "data"), {"train.steps": 6, "watch.checkpoint_every": 1, "watch.keep": 20}
+    _spoil(root, [0, 4, 5])
+    runs.run(root, tmp_path / "whole", changes)
+    expected = {step: load(checkpoint(tmp_path / "whole", step))[1]["quarantine"] for step in range(1, 7)}
+    assert len({len(found) for found in expected.values()}) > 2  # they come one after the other
+    for stop in range(1, 6):
+        with monkeypatch.context() as patch:
+            patch.setattr(stopping.Stopping, "time_is_up", lambda *_: True)
+            runs.run(root, tmp_path / "parts", changes)
+        assert runs.steps(tmp_path / "parts")[-1] == stop
+        assert load(checkpoint(tmp_path / "parts", stop))[1]["quarantine"] == expected[stop]
+    runs.run(root, tmp_path / "parts", changes)
+    runs.assert_same_run(tmp_path / "parts", tmp_path / "whole")
+
+
+def checkpoint(folder, step):
+    return folder / "checkpoints" / f"step-{step:08}.safetensors"
 
 
 def test_a_clear_image_of_nothing_but_nan_is_left_out(tmp_path):

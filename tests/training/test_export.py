@@ -1,5 +1,7 @@
 """The model card: what people ask before they trust weights."""
 
+import json
+
 import pytest
 from tests.training.little import landscapes, recipe
 
@@ -94,3 +96,22 @@ def test_without_matplotlib_the_card_has_no_curves(run, monkeypatch, caplog):
     export.write_card(folder, preset, place(), data, 8)
     assert "curves.png" not in folder.card.read_text()
     assert "plots need matplotlib" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("asked", "rows", "expected"),
+    [
+        (None, [{"compiled": True}], "tf32, compiled |"),
+        (None, [{"compiled": False}], "tf32 |"),
+        (None, [{"compiled": True}, {"compiled": False, "step": 6}], "tf32, compiled |"),  # nothing was left to do
+        (None, [{"compiled": True}, {"compiled": False, "step": 3}], "tf32, compiled in part |"),
+        (True, [{}], "tf32, compiled |"),  # a log of an older version
+        (None, [], "tf32 |"),  # somebody has removed the log
+    ],
+)
+def test_the_page_says_whether_the_run_was_compiled(run, asked, rows, expected):
+    folder, preset, data = run
+    starts = [{"kind": "start", "step": 0, "steps": 6, **row} for row in rows]
+    folder.log.write_text("".join(json.dumps(row) + "\n" for row in starts))
+    export.write_card(folder, preset.replace({"train.compile": asked}), Place(step=6), data, 8)
+    assert f"| precision | {expected}" in folder.card.read_text()

@@ -75,7 +75,9 @@ def test_a_run_leaves_weights_a_card_a_log_checkpoints_and_pictures(reference):
         "step-00000006.safetensors",
     ]
     assert any((reference / "tensorboard").iterdir())
-    kinds = [row["kind"] for row in read_log(reference / "log.jsonl")]
+    rows = read_log(reference / "log.jsonl")
+    assert rows[0]["compiled"] is False
+    kinds = [row["kind"] for row in rows]
     assert kinds == ["start", "step", "step", "step", "validation", "step", "step", "step", "validation"]
 
 
@@ -216,14 +218,25 @@ def test_options_train_and_go_on(pictures, tmp_path, monkeypatch, changes):
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("c++") is None, reason="torch compiles for CPUs with a compiler of C++")
 @pytest.mark.filterwarnings("ignore")  # torch's compiler has some of its own
-def test_compiled_blocks_train_and_go_on(pictures, reference, tmp_path, monkeypatch):
-    changes = {"train.compile": True}
+@pytest.mark.parametrize("whole", [False, True])
+@pytest.mark.parametrize("recompute", [False, True])
+def test_compiled_blocks_train_and_go_on(pictures, reference, tmp_path, monkeypatch, whole, recompute):
+    from emrdm.training import machine
+
+    # whole blocks, as where attention is a kernel; images of this size are one strip, which can be compiled as well
+    def backend(_device):
+        return "triton" if whole else "tiled"
+
+    monkeypatch.setattr(machine, "choose", backend)
+    changes = {"train.compile": True, "train.recompute": recompute}
     train(recipe(pictures, changes), tmp_path / "whole", machine=CPU)
     stop_at(monkeypatch, 3)
     train(recipe(pictures, changes), tmp_path / "parts", machine=CPU)
     monkeypatch.undo()
+    monkeypatch.setattr(machine, "choose", backend)
     train(recipe(pictures, changes), tmp_path / "parts", machine=CPU)
     assert_same(tmp_path / "whole", tmp_path / "parts")
+    assert ", compiled |" in (tmp_path / "parts" / "README.md").read_text()
     for (_, a, _, _), (_, b, _, _) in zip(losses(tmp_path / "whole"), losses(reference), strict=True):
         assert a == pytest.approx(b, rel=0.05)  # dropout draws in another order
 

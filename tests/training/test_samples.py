@@ -8,10 +8,10 @@ from PIL import Image
 from tests.training.little import SMALL, landscapes
 
 from emrdm import load_preset
-from emrdm.data import Draw, MemoryCache, Numbers, open_dataset
+from emrdm.data import Draw, Failure, MemoryCache, Numbers, open_dataset
 from emrdm.errors import InputError
 from emrdm.training import Order
-from emrdm.training.samples import Samples, batches, collate
+from emrdm.training.samples import Ahead, Samples, TrainingBatch, batches, collate
 
 
 @pytest.fixture
@@ -132,3 +132,62 @@ def test_an_image_without_any_truth_is_left_out_by_name(tmp_path, config):
     assert drawn.sample.name == dataset.items[1].name
     assert [failure.name for failure in drawn.failures] == [dataset.items[0].name]
     assert "no pixel whose clear value is known" in drawn.failures[0].reason
+
+
+# ---------------------------------------------------------------- reading ahead
+
+
+def turns(count, read, fail_at=None):
+    """Batches that say when they are read."""
+    for i in range(count):
+        read.append(i)
+        if i == fail_at:
+            raise OSError(f"batch {i}")
+        images = torch.full((1, 1, 3, 4, 4), float(i))
+        yield [TrainingBatch((str(i),), (i,), images, images[:, 0], None, None)], [Failure(f"bad{i}", "why")]
+
+
+def test_a_batch_is_read_when_it_is_sent_or_asked_for_and_not_before():
+    read = []
+    ahead = Ahead(turns(3, read), torch.device("cpu"))
+    assert read == []
+    for i in range(3):
+        (batch,), failures = next(ahead)
+        assert batch.names == (str(i),)
+        assert [failure.name for failure in failures] == [f"bad{i}"]  # those of this batch, not of the one ahead
+        assert read == list(range(i + 1))
+        for _ in range(2):  # sent once
+            ahead.send()
+            assert read == list(range(min(i + 2, 3)))
+    for _ in range(2):
+        with pytest.raises(StopIteration):
+            next(ahead)
+
+
+def test_an_error_ahead_waits_until_the_batch_is_asked_for():
+    ahead = Ahead(turns(3, [], fail_at=1), torch.device("cpu"))
+    next(ahead)
+    ahead.send()
+    with pytest.raises(OSError, match="batch 1"):
+        next(ahead)
+
+
+@pytest.mark.gpu
+def test_a_batch_that_was_sent_ahead_is_whole_when_work_begins():
+    device = torch.device("cuda")
+
+    def large():
+        for i in range(12):
+            images = torch.full((4, 1, 13, 256, 256), float(i)).pin_memory()
+            yield [TrainingBatch(("x",), (i,), images, images[:, 0].contiguous().pin_memory(), None, None)], []
+
+    ahead, busy, seen = Ahead(large(), device), torch.rand(4096, 4096, device=device), []
+    for _ in range(12):
+        (batch,), _ = next(ahead)
+        assert batch.cloudy.is_cuda
+        for _ in range(5):
+            busy = (busy @ busy).clamp(0, 1)
+        seen.append(torch.stack([batch.cloudy.amin(), batch.cloudy.amax(), batch.clear.amin(), batch.clear.amax()]))
+        del batch
+        ahead.send()
+    assert torch.stack(seen).cpu().tolist() == [[float(i)] * 4 for i in range(12)]

@@ -63,7 +63,8 @@ class TrainConfig:
         seed: of the weights, the order, the noise and dropout.
         crop: side of a square cut out of each image at random; None for whole images.
         augmentation: None for the data set's own recipe.
-        compile: compile every block (torch.compile).
+        compile: compile every block (torch.compile); None for where it pays: on GPUs that can, in runs of 300 steps or
+            more.
         recompute: keep less in memory and compute activations twice, for large images.
         deterministic: refuse operations whose result differs from run to run, on GPUs; CPUs need nothing.
         select: which weights are exported, the best in validation or the last.
@@ -78,7 +79,7 @@ class TrainConfig:
     seed: int = 3407
     crop: int | None = None
     augmentation: Augmentation | None = None
-    compile: bool = False
+    compile: bool | None = None
     recompute: bool = False
     deterministic: bool = False
     select: Literal["best", "last"] = "best"

@@ -22,8 +22,8 @@ class MovingAverage:
         self.updates = 0
         self.averages = [parameter.detach().clone() for parameter in parameters]
 
-    def update(self, parameters: Iterable[Tensor]) -> None:
-        """Take in the parameters after a step."""
+    def update(self, parameters: list[Tensor]) -> None:
+        """Take in the parameters after a step: one kernel for all of them on a GPU."""
         self.updates += 1
         decay = min(self.decay, (1 + self.updates) / (10 + self.updates))
-        get_ema_multi_avg_fn(decay)(self.averages, [parameter.detach() for parameter in parameters], self.updates)
+        get_ema_multi_avg_fn(decay)(self.averages, parameters, self.updates)

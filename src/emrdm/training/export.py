@@ -164,7 +164,7 @@ def _recipe(
         f"weight decay {optimizer.weight_decay:g}, parameter groups: {optimizer.groups}",
         "average": f"EMA {optimizer.ema_decay:g}",
         "noise levels": f"ln sigma ~ N({noise.p_mean:g}, {noise.p_std:g}^2), alpha {recipe.model.process.alpha:g}",
-        "precision": train.precision + (", compiled" if train.compile else ""),
+        "precision": train.precision + _compiled(recipe, starts),
         "augmentation": f"{train.augmentation or 'as the data set says'}"
         + (f", crops of {train.crop}" if train.crop else ""),
         "seed": str(train.seed),
@@ -184,6 +184,13 @@ def _recipe(
         facts["left out"] = f"{many(len(place.quarantine), 'sample')}: {'; '.join(place.quarantine.values())}"
     table = "\n".join(f"| {name} | {text} |" for name, text in facts.items())
     return f"## Recipe\n\n| | |\n| --- | --- |\n{table}\n\nThe whole of it is in `recipe.json`."
+
+
+def _compiled(recipe: Preset, starts: Sequence[Mapping[str, Any]]) -> str:
+    """Whether the steps were made by compiled layers: what the log says, or the recipe where the log says nothing."""
+    worked = [row for row in starts if row["step"] < row["steps"]]
+    found = {bool(row.get("compiled", recipe.train.compile)) for row in worked} or {bool(recipe.train.compile)}
+    return ", compiled in part" if len(found) > 1 else ", compiled" if found == {True} else ""
 
 
 def _limits(recipe: Preset) -> str:

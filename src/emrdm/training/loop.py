@@ -25,22 +25,18 @@ from emrdm.data import Failure
 from emrdm.errors import InputError, printable
 from emrdm.files import locked
 from emrdm.model import EMRDM
-from emrdm.noise import fold
 from emrdm.presets import Preset
 from emrdm.training import export
-from emrdm.training.average import MovingAverage
 from emrdm.training.checkpoint import Checkpoints, pack, unpack, whole
 from emrdm.training.folder import RunFolder, facts_of
 from emrdm.training.log import Log, Row
-from emrdm.training.machine import Machine, compile_blocks, describe, memory, numerics, start
-from emrdm.training.objective import Objective, draw_noise
-from emrdm.training.optimizer import build_optimizer, rate, set_rate
+from emrdm.training.machine import Machine, describe, memory, numerics, start
 from emrdm.training.order import Order
 from emrdm.training.place import Outcome, Place
-from emrdm.training.samples import Samples, batches
+from emrdm.training.samples import Ahead, Samples, batches
 from emrdm.training.sources import contents, open_training, open_validation, with_ranges_of
+from emrdm.training.step import Stepper
 from emrdm.training.stopping import Stopping
-from emrdm.training.streams import DROPOUT
 from emrdm.training.together import anywhere, first_alone, merged
 from emrdm.training.validation import Validation, criterion
 from emrdm.wording import brief
@@ -114,8 +110,8 @@ class _Training:
         datasets = open_training(recipe.data, recipe.model, recipe.train, machine.make_cache)
         recipe = with_ranges_of(datasets, recipe)
         self.recipe, self.folder, self.fabric, self.stopping = recipe, folder, fabric, stopping
-        self.rank, self.ranks, self.first = fabric.global_rank, fabric.world_size, fabric.is_global_zero
-        config, self.workers, self.spread = recipe.model, machine.workers, machine.strategy == "fsdp"
+        rank, self.ranks, self.first = fabric.global_rank, fabric.world_size, fabric.is_global_zero
+        config, self.workers = recipe.model, machine.workers
 
         # Data. A step sees ``accumulate`` batches in each process.
         self.accumulate = recipe.train.batches_a_step(self.ranks)
@@ -125,7 +121,7 @@ class _Training:
             recipe.train.seed,
             batch_size=self.accumulate * recipe.train.batch_size,
             steps=recipe.train.steps,
-            rank=self.rank,
+            rank=rank,
             ranks=self.ranks,
         )
         held_out = open_validation(recipe.data, config, machine.make_cache)
@@ -134,28 +130,18 @@ class _Training:
             images=recipe.watch.validation_images,
             rows=recipe.watch.sheet_images,
             batch_size=recipe.train.batch_size,
-            rank=self.rank,
+            rank=rank,
             ranks=self.ranks,
         )
 
         # Model. Validation has a network of its own: the live one is never touched, wherever its parameters are.
-        self.model = EMRDM.load(start_from) if start_from else EMRDM.fresh(config, seed=recipe.train.seed)
-        if self.model.config.network != config.network or self.model.config.in_channels != config.in_channels:
+        model = EMRDM.load(start_from) if start_from else EMRDM.fresh(config, seed=recipe.train.seed)
+        if model.config.network != config.network or model.config.in_channels != config.in_channels:
             raise InputError(f"{start_from} holds another network than the recipe's: expected the same")
-        begun_with = self.model.digest() if start_from else None
-        self.model = EMRDM(config, network=self.model.network, card=self.model.card)
-        self.shown = EMRDM(config, network=copy.deepcopy(self.model.network)).to(fabric.device)
-        self.network = self.model.network.train()
-        self.network.recompute(recipe.train.recompute)
-        if recipe.train.compile:
-            compile_blocks(self.network)
-
-        # Fabric moves it, wraps it for several processes and sets the precision.
-        self.module = fabric.setup_module(Objective(self.model))
-        optimizer = build_optimizer(self.network, recipe.optimizer, fused=fabric.device.type == "cuda" or None)
-        self.optimizer = fabric.setup_optimizers(optimizer)
-        self.parameters = list(self.network.parameters())
-        self.average = MovingAverage(self.parameters, decay=recipe.optimizer.ema_decay)
+        begun_with = model.digest() if start_from else None
+        self.shown = EMRDM(config, network=copy.deepcopy(model.network)).to(fabric.device)
+        self.stepper = Stepper(EMRDM(config, network=model.network, card=model.card), recipe, fabric)
+        self.parameters = sum(parameter.numel() for parameter in self.stepper.parameters)
 
         # The run's folder, and where the run is.
         self.place, self.log, self.start, self.a_step = Place(), None, begun_with, self.order.batch_size * self.ranks
@@ -176,7 +162,7 @@ class _Training:
 
         def adopt() -> None:
             if self.place.step < recipe.train.steps:
-                self.checkpoints.check_space(16 * sum(parameter.numel() for parameter in self.parameters))
+                self.checkpoints.check_space(16 * self.parameters)
             folder.adopt(facts)
             self.log = Log(folder.path, step=self.place.step, validated=self.place.validated, listener=listener)
             self.start = facts["start"]
@@ -196,7 +182,7 @@ class _Training:
         reason: Literal["finished", "time", "signal"] = "finished"
         if not self._validate_if_due():  # a run may have been stopped just before
             reason, steps = "signal", self.place.step
-        self.batches = batches(
+        turns = batches(
             self.samples,
             self.order,
             batch_size=self.recipe.train.batch_size,
@@ -204,6 +190,7 @@ class _Training:
             workers=self.workers,
             pin=self.fabric.device.type == "cuda",
         )
+        self.batches = Ahead(turns, self.fabric.device)
         self.clock = self.timed = time.monotonic()
         for step in range(self.place.step, steps):
             loss, norm, stop = self._step(step)
@@ -226,59 +213,23 @@ class _Training:
 
     def _step(self, step: int) -> tuple[float, float, int]:
         """One step of the optimiser: loss, norm of the gradient, and whether to stop (1 time is up, 2 a signal)."""
-        optimizer = self.recipe.optimizer
-        set_rate(self.optimizer, rate(optimizer, step, self.recipe.train.steps))
-        loss = torch.zeros((), device=self.fabric.device)
+        self.stepper.begin(step)
         names: list[str] = []
         for turn in range(self.accumulate):
             parts, failures = next(self.batches)
             self._quarantine(failures)
             self.samples.check_full(parts, failures, self.recipe.train.batch_size)
             names += [name for batch in parts for name in batch.names]
-            # Dropout: numbered over all processes, as the samples are.
-            torch.manual_seed(fold(self.recipe.train.seed, DROPOUT, step, self.rank * self.accumulate + turn) >> 1)
-            passes = self._passes(len(parts))
-            for i in range(passes):
-                batch = parts[min(i, len(parts) - 1)].to(self.fabric.device)
-                sigma, noise = draw_noise(self.model, batch, self.fabric.device)
-                more = turn + 1 < self.accumulate or i + 1 < passes
-                with self.fabric.no_backward_sync(self.module, enabled=more):
-                    losses = self.module(batch.clear, batch.cloudy, batch.aux, sigma, noise, batch.valid)
-                    share = losses.sum() / self.order.batch_size * (i < len(parts))
-                    self.fabric.backward(share)
-                loss += share.detach()
-        gradients = [parameter.grad for parameter in self.parameters if parameter.grad is not None]
-        norm = torch.nn.utils.get_total_norm(gradients)
-        norm = norm.full_tensor() if hasattr(norm, "full_tensor") else norm
-        mean_loss, size, stop = self._agree(loss, norm)
-        if math.isfinite(mean_loss) and math.isfinite(size):
-            if optimizer.clip is not None:
-                torch.nn.utils.clip_grads_with_norm_(self.parameters, optimizer.clip, norm)
-            self.optimizer.step()
-            self.average.update(self.parameters)
-        else:
-            self._skip(step, mean_loss, size, names)
-        self.optimizer.zero_grad()
-        return mean_loss, size, stop
-
-    def _passes(self, parts: int) -> int:
-        """Passes through the network that a turn needs, where images of several shapes make several parts.
-
-        A network that is spread over processes is gathered in every pass, so all of them must make as many: who has
-        fewer parts repeats one without weight.
-        """
-        if not self.spread:
-            return parts
-        return int(self.fabric.all_reduce(torch.tensor(float(parts), device=self.fabric.device), reduce_op="max"))
-
-    def _agree(self, loss: Tensor, norm: Tensor) -> tuple[float, float, int]:
-        """Loss, norm and the wish to stop, the same in every process."""
-        due = self._validation_is_due(self.place.step + 1)
+            self.stepper.turn(turn, parts)
+        norm = self.stepper.norm()
+        self.batches.send()  # for the next step, while a GPU is busy with this one
+        due = self._validation_is_due(step + 1)
         needed = self.checkpoint_seconds + (self.validation_seconds if due else 0.0)
-        wishes = loss.new_tensor([self.stopping.time_is_up(needed), self.stopping.heard()])
-        values = torch.cat([torch.stack([loss, norm.to(loss.device)]), wishes]).double()
-        mean_loss, size, time_is_up, signal = self.fabric.all_reduce(values, reduce_op="mean").tolist()
-        return mean_loss, size, 2 if signal else 1 if time_is_up else 0
+        wishes = self.stopping.time_is_up(needed), self.stopping.heard()
+        loss, size, time_is_up, signal = self.stepper.agree(norm, *wishes)
+        if not self.stepper.finish(norm, loss, size):
+            self._skip(step, loss, size, names)
+        return loss, size, 2 if signal else 1 if time_is_up else 0
 
     def _note(self, loss: float, norm: float) -> None:
         """A line in the log now and then."""
@@ -300,7 +251,7 @@ class _Training:
                 self.place.step,
                 loss=total / count if count else math.nan,
                 norm=norm,
-                lr=self.optimizer.param_groups[0]["lr"],
+                lr=self.stepper.optimizer.param_groups[0]["lr"],
                 images_per_s=speed,
                 memory=memory(self.fabric.device),
                 seconds=self.place.seconds,
@@ -365,22 +316,23 @@ class _Training:
     def _show_average(self) -> None:
         """Put the averaged weights into the network that is shown; its buffers are as they were made."""
         with torch.no_grad():
-            for parameter, averaged in zip(self.shown.network.parameters(), self.average.averages, strict=True):
+            for parameter, averaged in zip(self.shown.network.parameters(), self.stepper.average.averages, strict=True):
                 parameter.copy_(whole(averaged))
-            for mine, live in zip(self.shown.network.buffers(), self.network.buffers(), strict=True):
+            for mine, live in zip(self.shown.network.buffers(), self.stepper.network.buffers(), strict=True):
                 mine.copy_(whole(live))
 
     def _export_weights(self) -> None:
         card = export.model_card(self.recipe, self.place, self.samples.datasets, self.a_step, start=self.start)
-        weights.save(self.folder.model, self.model.config, card, self.shown.network.state_dict())
+        weights.save(self.folder.model, self.shown.config, card, self.shown.network.state_dict())
 
     def _checkpoint(self) -> None:
         """Write all of it down. Parameters may be spread over processes, so all of them take part."""
         self._time()
         began = time.monotonic()
-        tensors = pack(self.network, self.optimizer, self.average, keep=self.first)
+        stepper = self.stepper
+        tensors = pack(stepper.network, stepper.optimizer, stepper.average, keep=self.first)
         self._quarantine([Failure(name, reason) for name, reason in merged(self.place.quarantine).items()])
-        state = {**asdict(self.place), "updates": self.average.updates}
+        state = {**asdict(self.place), "updates": stepper.average.updates}
         first_alone(self.fabric, lambda: self.checkpoints.write(self.place.step, tensors, state))
         self.saved = self.place.marks
         self.checkpoint_seconds = time.monotonic() - began
@@ -393,8 +345,8 @@ class _Training:
         if found is None:
             return
         tensors, state = found
-        unpack(tensors, self.network, self.optimizer, self.average)
-        self.average.updates = state.pop("updates")
+        unpack(tensors, self.stepper.network, self.stepper.optimizer, self.stepper.average)
+        self.stepper.average.updates = state.pop("updates")
         self.place = Place(**{**state, "window": tuple(state["window"])})
         if self.place.step > self.recipe.train.steps:
             raise InputError(
@@ -436,13 +388,13 @@ class _Training:
         self.log.add(
             "start",
             self.place.step,
-            **describe(machine, self.fabric),
+            **describe(machine, self.fabric, compiled=self.stepper.compiled),
             batch_size=self.recipe.train.batch_size,
             accumulate=self.accumulate,
             samples_a_step=self.a_step,
             samples=len(self.samples),
             validation_images=len(self.validation),
-            parameters=sum(parameter.numel() for parameter in self.parameters),
+            parameters=self.parameters,
             steps=self.recipe.train.steps,
             changes=list(changes),
             start=self.start,

@@ -12,19 +12,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, final
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 import emrdm
+from emrdm import gpu
 from emrdm.data import DiskCache, MemoryCache
 from emrdm.data.cache import Cache
 from emrdm.errors import InputError, MissingDependencyError
 from emrdm.networks.layers import Block, FeedForward, SelfAttention
+from emrdm.networks.neighborhood import choose
+from emrdm.networks.temporal import TemporalBlock
 from emrdm.presets.recipe import TrainConfig
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
 _PRECISIONS: dict[str, Any] = {"fp32": "32-true", "tf32": "32-true", "bf16-mixed": "bf16-mixed"}
+_ENOUGH = 300  # steps that pay for compiling
+_GRAPHS = 64  # that may be compiled of one kind of layer: one for each level, shape of images and size of a part
 Strategy = Literal["auto", "ddp", "fsdp"]
 
 
@@ -133,15 +138,41 @@ def _shard(module: nn.Module, mesh: Any) -> nn.Module:
     return fully_shard(module, mesh=mesh["data_parallel"])  # type: ignore[return-value]
 
 
-def compile_blocks(network: nn.Module) -> None:
-    """Compile layer by layer: as fast as the whole network at once, and minutes quicker to compile.
+def compiles(train: TrainConfig, device: torch.device) -> bool:
+    """Whether a run is compiled: as its recipe says, else where it pays.
 
-    Attention to a neighbourhood stays as it is: a compiler would unroll its strips, minutes of work for a few large
-    kernels that are fast already.
+    All steps of the recipe count, not those that are left: a run that goes on must do what it did before.
     """
+    if train.compile is not None:
+        return train.compile
+    return device.type == "cuda" and gpu.usable(device) and train.steps >= _ENOUGH
+
+
+def compile_blocks(network: nn.Module, device: torch.device) -> None:
+    """Compile block by block: as fast as the whole network at once, and minutes quicker to compile.
+
+    Where attention to a neighbourhood is no kernel of its own, it stays as it is, and what is around it is compiled:
+    a compiler would unroll its strips, minutes of work for a few large kernels that are fast already.
+
+    Blocks that look alike share what was compiled. Shapes are constants in it: torch would take the next level for the
+    first one with another shape, and compile a slower one for any shape.
+    """
+    from torch._dynamo import config
+
+    config.recompile_limit = max(config.recompile_limit, _GRAPHS)
+    whole = choose(device) == "triton"
     for module in network.modules():
-        if isinstance(module, FeedForward) or (isinstance(module, SelfAttention) and module.kernel is None):
-            module.compile()
+        if whole:
+            chosen = isinstance(module, Block | TemporalBlock)
+        else:
+            chosen = isinstance(module, FeedForward) or (isinstance(module, SelfAttention) and module.kernel is None)
+        if chosen:
+            module.compile(dynamic=False)
+
+
+def send(x: Tensor, device: torch.device) -> Tensor:
+    """A copy of something small there, for which neither side waits: a GPU takes it from page-locked memory."""
+    return (x.pin_memory() if device.type == "cuda" else x).to(device, non_blocking=True)
 
 
 @contextmanager
@@ -160,7 +191,7 @@ def numerics(train: TrainConfig) -> Iterator[None]:
         torch.use_deterministic_algorithms(before[1], warn_only=warned)
 
 
-def describe(machine: Machine, fabric: Fabric) -> dict[str, Any]:
+def describe(machine: Machine, fabric: Fabric, *, compiled: bool) -> dict[str, Any]:
     """Where a run takes place, for its log."""
     device = fabric.device
     return {
@@ -169,6 +200,7 @@ def describe(machine: Machine, fabric: Fabric) -> dict[str, Any]:
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else str(device),
         "processes": fabric.world_size,
         "strategy": machine.strategy,
+        "compiled": compiled,
     }
 
 

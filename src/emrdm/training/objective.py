@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from emrdm.diffusion import log_normal_sigma
 from emrdm.model import EMRDM
 from emrdm.noise import Window, fold, normal, scalars
+from emrdm.training.machine import send
 from emrdm.training.samples import TrainingBatch
 from emrdm.training.streams import NOISE, SIGMA
 
@@ -43,7 +44,7 @@ def draw_noise(model: EMRDM, batch: TrainingBatch, device: torch.device) -> tupl
     sigma = log_normal_sigma(scalars(_stream(batch.keys, SIGMA)), spread.p_mean, spread.p_std)
     _, frames, bands, height, width = batch.cloudy.shape
     window = Window(0, 0, height, width)
-    return sigma.to(device), normal(_stream(batch.keys, NOISE), window, frames=frames, bands=bands, device=device)
+    return send(sigma, device), normal(_stream(batch.keys, NOISE), window, frames=frames, bands=bands, device=device)
 
 
 def _stream(keys: Sequence[int], number: int) -> list[int]:

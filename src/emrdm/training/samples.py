@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import final
@@ -64,9 +65,17 @@ class TrainingBatch:
         """With its images in page-locked memory; torch's loader calls it."""
         return self._mapped(lambda x: x.pin_memory())
 
-    def _mapped(self, change: object) -> TrainingBatch:
-        images = {name: change(x) for name, x in vars(self).items() if isinstance(x, Tensor)}  # type: ignore[operator]
-        return dataclasses.replace(self, **images)
+    @property
+    def images(self) -> dict[str, Tensor]:
+        """All that is there, by name."""
+        return {name: x for name, x in vars(self).items() if isinstance(x, Tensor)}
+
+    def _mapped(self, change: Callable[[Tensor], Tensor]) -> TrainingBatch:
+        images = {name: change(x) for name, x in self.images.items()}
+        return dataclasses.replace(self, **images)  # type: ignore[arg-type]
+
+
+Turn = tuple[list[TrainingBatch], list[Failure]]
 
 
 @final
@@ -169,7 +178,7 @@ class Samples(torch.utils.data.Dataset[Drawn]):
 
 def batches(
     samples: Samples, order: Order, *, batch_size: int, start: int = 0, workers: int = 0, pin: bool = False
-) -> Iterator[tuple[list[TrainingBatch], list[Failure]]]:
+) -> Iterator[Turn]:
     """Batches from entry ``start`` of the order on, read ahead by worker processes, with what could not be read.
 
     A turn has one batch, or several of ``batch_size`` samples together where shapes differ.
@@ -178,7 +187,7 @@ def batches(
         for dataset in samples.datasets:
             if isinstance(dataset.cache, MemoryCache):  # workers are copies of this process: fill it before they start
                 dataset.preload(workers=workers)
-    loader: torch.utils.data.DataLoader[tuple[list[TrainingBatch], list[Failure]]] = torch.utils.data.DataLoader(
+    loader: torch.utils.data.DataLoader[Turn] = torch.utils.data.DataLoader(
         samples,  # type: ignore[arg-type]
         batch_sampler=Chunks(order, batch_size, start=start),
         num_workers=workers,
@@ -190,7 +199,48 @@ def batches(
     return iter(loader)
 
 
-def collate(drawn: Sequence[Drawn]) -> tuple[list[TrainingBatch], list[Failure]]:
+@final
+class Ahead(Iterator[Turn]):
+    """Batches on a device, of which the next may be sent there while it still works on the one before.
+
+    What is read ahead counts for nothing until it is asked for: neither samples that could not be read, nor errors.
+    """
+
+    def __init__(self, turns: Iterator[Turn], device: torch.device) -> None:
+        self._turns, self._device = turns, device
+        self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None  # copies go on beside the work
+        self._sent: Turn | Exception | None = None
+
+    def __next__(self) -> Turn:
+        self.send()
+        sent, self._sent = self._sent, None
+        assert sent is not None
+        if isinstance(sent, Exception):
+            raise sent
+        if self._stream is not None:
+            work = torch.cuda.current_stream(self._device)
+            work.wait_stream(self._stream)
+            for image in (image for part in sent[0] for image in part.images.values()):
+                image.record_stream(work)  # its memory is not used again before the work is done
+        return sent
+
+    def send(self) -> None:
+        """Send the next batch on its way, unless it is already."""
+        if self._sent is not None:
+            return
+        try:
+            turn = next(self._turns, None)
+            if turn is None:
+                self._sent = StopIteration()  # a new one: one that was raised would keep alive all that led to it
+                return
+            parts, failures = turn
+            with nullcontext() if self._stream is None else torch.cuda.stream(self._stream):
+                self._sent = [part.to(self._device) for part in parts], failures
+        except Exception as error:  # for whoever asks for this batch
+            self._sent = error
+
+
+def collate(drawn: Sequence[Drawn]) -> Turn:
     """Samples of one shape together, in order of first appearance; and all failures."""
     failures = [failure for entry in drawn for failure in entry.failures]
     groups: dict[tuple[object, ...], list[tuple[int, Sample]]] = {}

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn, TypeVar
 
 import torch
+from torch import Tensor
 
 from emrdm.errors import EmrdmError
 
@@ -50,6 +51,14 @@ def merged(mine: dict[str, str]) -> dict[str, str]:
     parts: list[dict[str, str]] = [{} for _ in range(torch.distributed.get_world_size())]
     torch.distributed.all_gather_object(parts, mine)
     return {name: reason for part in parts for name, reason in part.items()}
+
+
+def mean(values: Tensor) -> Tensor:
+    """Mean over the processes, in place. Fabric's would let the host wait for all of them first."""
+    if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
+        return values
+    torch.distributed.all_reduce(values)
+    return values.div_(torch.distributed.get_world_size())
 
 
 def anywhere(mine: bool) -> bool:

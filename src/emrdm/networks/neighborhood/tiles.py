@@ -31,8 +31,8 @@ class Tile(NamedTuple):
     warps: int
     stages: int
 
-    def count(self, height: int, width: int) -> int:
-        """Tiles of an image."""
+    def covering(self, height: int, width: int) -> int:
+        """How many cover an image."""
         return -(-height // self.height) * -(-width // self.width)
 
 
@@ -114,7 +114,7 @@ def _milliseconds(launch: Callable[[Tile], None], tile: Tile) -> float:
             launch(tile)
         end.record()
         end.synchronize()
-    except Exception as error:  # noqa: BLE001 - Triton has its own for every lack, and another tile will do
+    except Exception as error:  # Triton has its own for every lack, and another tile will do
         _LOG.info("tile %s: %s", tile, error)
         return float("inf")
     return start.elapsed_time(end) / 10

@@ -20,7 +20,7 @@ def attend(q: Tensor, k: Tensor, v: Tensor, kernel: int, scale: float) -> Tensor
         q, k = q.to(v.dtype), k.to(v.dtype)
     if torch.compiler.is_compiling():
         return torch.ops.emrdm.neighborhood(q, k, v, kernel, scale)[0]
-    return _Attention.apply(q, k, v, kernel, scale)
+    return _Attention.apply(q, k, v, kernel, scale)  # type: ignore[no-untyped-call]
 
 
 class _Attention(torch.autograd.Function):
@@ -29,19 +29,20 @@ class _Attention(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, kernel: int, scale: float) -> Tensor:
         ctx.kernel, ctx.scale = kernel, scale
-        out, lse = forward(q, k, v, kernel, scale, keep=any(ctx.needs_input_grad))
+        out, lse = launch_forward(q, k, v, kernel, scale, keep=any(ctx.needs_input_grad))
         ctx.save_for_backward(q, k, v, out, lse)
         return out
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
-        return *backward(grad, *ctx.saved_tensors, ctx.kernel, ctx.scale), None, None
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        q, k, v, out, lse = ctx.saved_tensors
+        return *launch_backward(grad, q, k, v, out, lse, ctx.kernel, ctx.scale), None, None
 
 
 @torch.library.custom_op("emrdm::neighborhood", mutates_args=())
 def _neighborhood(q: Tensor, k: Tensor, v: Tensor, kernel: int, scale: float) -> tuple[Tensor, Tensor]:
     """Output, and log2 of the softmax's denominator (B, heads, H, W) for the way back."""
-    return forward(q, k, v, kernel, scale, keep=True)
+    return launch_forward(q, k, v, kernel, scale, keep=True)
 
 
 @_neighborhood.register_fake
@@ -54,12 +55,19 @@ def _(q: Tensor, k: Tensor, v: Tensor, kernel: int, scale: float) -> tuple[Tenso
 def _neighborhood_backward(
     grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, kernel: int, scale: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    return backward(grad, q, k, v, out, lse, kernel, scale)
+    return launch_backward(grad, q, k, v, out, lse, kernel, scale)
 
 
 @_neighborhood_backward.register_fake
 def _(
-    grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, kernel: int, scale: float
+    grad: Tensor,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    out: Tensor,
+    lse: Tensor,
+    kernel: int,
+    scale: float,
 ) -> tuple[Tensor, Tensor, Tensor]:
     return q.new_empty(q.shape), q.new_empty(q.shape), q.new_empty(q.shape)
 
@@ -76,7 +84,7 @@ def _differentiate(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ..
 _neighborhood.register_autograd(_differentiate, setup_context=_remember)
 
 
-def forward(
+def launch_forward(
     q: Tensor,
     k: Tensor,
     v: Tensor,
@@ -94,7 +102,7 @@ def forward(
     lse = q.new_empty((batch, heads, height, width) if keep else (0,), dtype=torch.float32)
 
     def launch(tile: Tile) -> None:
-        grid = (tile.count(height, width), heads, batch)
+        grid = (tile.covering(height, width), heads, batch)
         triton_kernels.forward_kernel[grid](
             q, k, v, out, lse, bound, *q.stride()[:4], *k.stride()[:4], *v.stride()[:4], *out.stride()[:4],
             height, width, scale, KEEP=keep, BOUNDED=bound is not None, **_constants(q, kernel, tile),
@@ -105,7 +113,7 @@ def forward(
     return out, lse
 
 
-def backward(
+def launch_backward(
     grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, kernel: int, scale: float,
     *, tile: Tile | None = None
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
@@ -117,7 +125,7 @@ def backward(
     strides = [number for x in (q, k, v, out, grad) for number in x.stride()[:4]]
 
     def launch(tile: Tile) -> None:
-        grid, constants = (tile.count(height, width), heads, batch), _constants(q, kernel, tile)
+        grid, constants = (tile.covering(height, width), heads, batch), _constants(q, kernel, tile)
         triton_kernels.backward_queries_kernel[grid](
             q, k, v, out, grad, lse, delta, grad_q, *strides, height, width, scale, **constants,
             SPAN_H=tiles.keys_seen(height, tile.height, kernel), SPAN_W=tiles.keys_seen(width, tile.width, kernel),

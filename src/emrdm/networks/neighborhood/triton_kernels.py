@@ -1,4 +1,4 @@
-"""Triton kernels of neighbourhood attention: one tile of queries (or keys) a program, its keys (or queries) streamed past.
+"""Triton kernels of neighbourhood attention: a tile of queries (or keys) a program, its keys (or queries) streamed by.
 
 All windows of a tile of queries lie in one rectangle of keys, clamped into the image as the windows are, so a program
 runs ordinary attention of its tile to that rectangle, a block of keys at a time, and masks what a query does not see.
