@@ -2,9 +2,9 @@
 
 As in ``tiled``, the queries of a tile share one rectangle of keys, and a mask cuts each query's window out of it. Tiles
 are 4x4 here, so for a kernel of 7 there are 10x10 keys, twice what is used and not four times. The image is cut into
-columns as wide as a rectangle: in a column the rows of a rectangle are neighbours in memory, so that rectangles are views
-of it that overlap, and it stays in the cache while its tiles are worked on. The way back would pay for small tiles: with
-gradients ``tiled`` is faster.
+columns as wide as a rectangle: in a column the rows of a rectangle are neighbours in memory, so that rectangles are
+views of it that overlap, and it stays in the cache while its tiles are worked on. The way back would pay for small
+tiles: with gradients ``tiled`` is faster.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ from torch import Tensor
 from emrdm.networks.neighborhood.windows import starts
 
 TILE = 4
-BUDGET = 1 << 20  # bytes of keys up to which images are taken together: many small calls cost more than the work in them
+BUDGET = (
+    1 << 20
+)  # bytes of keys up to which images are taken together: many small calls cost more than the work in them
 
 
 class _Grid(NamedTuple):

@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+_SHAPES = 128
+
 
 def attend(q: Tensor, k: Tensor, v: Tensor, kernel: int, scale: float) -> Tensor:
     """(B, H, W, heads, d) each; see :func:`emrdm.networks.neighborhood.neighborhood_attention`."""
@@ -23,8 +25,12 @@ def attend(q: Tensor, k: Tensor, v: Tensor, kernel: int, scale: float) -> Tensor
 
 @lru_cache(maxsize=1)
 def _compiled() -> Callable[..., Any]:
+    from torch._dynamo import config
     from torch.nn.attention.flex_attention import flex_attention
 
+    # Each shape is compiled for itself. The compiler would give up after a few and run the rest uncompiled.
+    config.recompile_limit = max(config.recompile_limit, _SHAPES)
+    config.accumulated_recompile_limit = max(config.accumulated_recompile_limit, 4 * _SHAPES)
     return torch.compile(flex_attention, dynamic=False)
 
 

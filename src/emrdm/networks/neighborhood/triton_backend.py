@@ -105,11 +105,12 @@ def launch_forward(
         grid = (tile.covering(height, width), heads, batch)
         triton_kernels.forward_kernel[grid](
             q, k, v, out, lse, bound, *q.stride()[:4], *k.stride()[:4], *v.stride()[:4], *out.stride()[:4],
-            height, width, scale, KEEP=keep, BOUNDED=bound is not None, **_constants(q, kernel, tile),
+            height, width, scale, KEEP=keep, BOUNDED=bound is not None, **_constants(q, (q, k, v, out), kernel, tile),
             SPAN_H=tiles.keys_seen(height, tile.height, kernel), SPAN_W=tiles.keys_seen(width, tile.width, kernel),
         )  # fmt: skip
 
-    launch(tile or tiles.choose("forward", q, kernel, launch))
+    with torch.cuda.device_of(q):  # Triton launches on the current GPU
+        launch(tile or tiles.choose("forward", q, kernel, launch))
     return out, lse
 
 
@@ -125,7 +126,8 @@ def launch_backward(
     strides = [number for x in (q, k, v, out, grad) for number in x.stride()[:4]]
 
     def launch(tile: Tile) -> None:
-        grid, constants = (tile.covering(height, width), heads, batch), _constants(q, kernel, tile)
+        grid = (tile.covering(height, width), heads, batch)
+        constants = _constants(q, (q, k, v, out, grad), kernel, tile)
         triton_kernels.backward_queries_kernel[grid](
             q, k, v, out, grad, lse, delta, grad_q, *strides, height, width, scale, **constants,
             SPAN_H=tiles.keys_seen(height, tile.height, kernel), SPAN_W=tiles.keys_seen(width, tile.width, kernel),
@@ -136,16 +138,18 @@ def launch_backward(
             SPAN_W=tiles.queries_seeing(width, tile.width, kernel),
         )  # fmt: skip
 
-    launch(tile or tiles.choose("backward", q, kernel, launch))
+    with torch.cuda.device_of(q):
+        launch(tile or tiles.choose("backward", q, kernel, launch))
     return grad_q, grad_k, grad_v
 
 
-def _constants(q: Tensor, kernel: int, tile: Tile) -> dict[str, Any]:
+def _constants(q: Tensor, tensors: tuple[Tensor, ...], kernel: int, tile: Tile) -> dict[str, Any]:
     channels = q.shape[-1]
     exact = q.dtype == torch.float32 and torch.get_float32_matmul_precision() == "highest"
     return {
         "KERNEL": kernel,
         "D": channels,
+        "WIDE": any(x.shape[1] * x.stride(1) >= 2**31 for x in tensors),
         "BLOCK_D": max(16, 1 << (channels - 1).bit_length()),  # matrix units want 16 at least
         "TILE_H": tile.height,
         "TILE_W": tile.width,

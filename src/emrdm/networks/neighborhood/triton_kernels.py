@@ -34,19 +34,32 @@ def _sees(key_row, key_column, start_row, start_column, KERNEL: tl.constexpr):
 
 
 @triton.jit
-def _load(base, rows, columns, stride_row, stride_column, there, D: tl.constexpr, BLOCK_D: tl.constexpr):
+def _offsets(rows, columns, stride_row, stride_column, WIDE: tl.constexpr):
+    """Where tokens begin; WIDE where an image has more numbers than 32 bits count."""
+    if WIDE:
+        return rows.to(tl.int64) * stride_row + columns.to(tl.int64) * stride_column
+    return rows * stride_row + columns * stride_column
+
+
+@triton.jit
+def _load(
+    base, rows, columns, stride_row, stride_column, there, D: tl.constexpr, BLOCK_D: tl.constexpr, WIDE: tl.constexpr
+):  # fmt: skip
     """(tokens, BLOCK_D) of the tokens that are there, zero elsewhere."""
     d = tl.arange(0, BLOCK_D)
-    offsets = (rows * stride_row + columns * stride_column)[:, None] + d[None, :]
+    offsets = _offsets(rows, columns, stride_row, stride_column, WIDE)[:, None] + d[None, :]
     if D == BLOCK_D:
         return tl.load(base + offsets, mask=there[:, None], other=0.0)
     return tl.load(base + offsets, mask=there[:, None] & (d < D)[None, :], other=0.0)
 
 
 @triton.jit
-def _store(base, rows, columns, stride_row, stride_column, there, value, D: tl.constexpr, BLOCK_D: tl.constexpr):
+def _store(
+    base, rows, columns, stride_row, stride_column, there, value,
+    D: tl.constexpr, BLOCK_D: tl.constexpr, WIDE: tl.constexpr,
+):  # fmt: skip
     d = tl.arange(0, BLOCK_D)
-    offsets = (rows * stride_row + columns * stride_column)[:, None] + d[None, :]
+    offsets = _offsets(rows, columns, stride_row, stride_column, WIDE)[:, None] + d[None, :]
     mask = there[:, None] & (d < D)[None, :]
     tl.store(base + offsets, value.to(base.dtype.element_ty), mask=mask)
 
@@ -59,7 +72,7 @@ def forward_kernel(
     v_batch, v_row, v_column, v_head,
     out_batch, out_row, out_column, out_head,
     height, width, scale,
-    KERNEL: tl.constexpr, D: tl.constexpr, BLOCK_D: tl.constexpr,
+    KERNEL: tl.constexpr, D: tl.constexpr, BLOCK_D: tl.constexpr, WIDE: tl.constexpr,
     TILE_H: tl.constexpr, TILE_W: tl.constexpr, SPAN_H: tl.constexpr, SPAN_W: tl.constexpr, BLOCK: tl.constexpr,
     PRECISION: tl.constexpr, KEEP: tl.constexpr, BOUNDED: tl.constexpr,
 ):  # fmt: skip
@@ -78,7 +91,7 @@ def forward_kernel(
     first_row = _clamp(top - KERNEL // 2, 0, height - SPAN_H)
     first_column = _clamp(left - KERNEL // 2, 0, width - SPAN_W)
 
-    q = _load(q_ptr + sample * q_batch + head * q_head, row, column, q_row, q_column, there, D, BLOCK_D)
+    q = _load(q_ptr + sample * q_batch + head * q_head, row, column, q_row, q_column, there, D, BLOCK_D, WIDE)
     k_base = k_ptr + sample * k_batch + head * k_head
     v_base = v_ptr + sample * v_batch + head * v_head
     highest = tl.full([TILE_H * TILE_W], _LOW, tl.float32)
@@ -90,8 +103,8 @@ def forward_kernel(
         n = begin + tl.arange(0, BLOCK)
         inside = n < SPAN_H * SPAN_W
         key_row, key_column = first_row + n // SPAN_W, first_column + n % SPAN_W
-        k = _load(k_base, key_row, key_column, k_row, k_column, inside, D, BLOCK_D)
-        v = _load(v_base, key_row, key_column, v_row, v_column, inside, D, BLOCK_D)
+        k = _load(k_base, key_row, key_column, k_row, k_column, inside, D, BLOCK_D, WIDE)
+        v = _load(v_base, key_row, key_column, v_row, v_column, inside, D, BLOCK_D, WIDE)
         key_row = tl.where(inside, key_row, _FAR)
         seen = _sees(key_row[None, :], key_column[None, :], start_row[:, None], start_column[:, None], KERNEL)
         logits = tl.dot(q, tl.trans(k), input_precision=PRECISION) * (scale * _LOG2E)
@@ -108,7 +121,7 @@ def forward_kernel(
         total += tl.sum(weights, 1)
         result = tl.dot(weights.to(v.dtype), v, result, input_precision=PRECISION)
     out_base = out_ptr + sample * out_batch + head * out_head
-    _store(out_base, row, column, out_row, out_column, there, result / total[:, None], D, BLOCK_D)
+    _store(out_base, row, column, out_row, out_column, there, result / total[:, None], D, BLOCK_D, WIDE)
     if KEEP:
         plane = (sample * tl.num_programs(1) + head) * height * width
         tl.store(lse_ptr + plane + row * width + column, highest + tl.log2(total), mask=there)
@@ -123,7 +136,7 @@ def backward_queries_kernel(
     out_batch, out_row, out_column, out_head,
     grad_batch, grad_row, grad_column, grad_head,
     height, width, scale,
-    KERNEL: tl.constexpr, D: tl.constexpr, BLOCK_D: tl.constexpr,
+    KERNEL: tl.constexpr, D: tl.constexpr, BLOCK_D: tl.constexpr, WIDE: tl.constexpr,
     TILE_H: tl.constexpr, TILE_W: tl.constexpr, SPAN_H: tl.constexpr, SPAN_W: tl.constexpr, BLOCK: tl.constexpr,
     PRECISION: tl.constexpr,
 ):  # fmt: skip
@@ -143,10 +156,10 @@ def backward_queries_kernel(
     first_column = _clamp(left - KERNEL // 2, 0, width - SPAN_W)
 
     out_base = sample * out_batch + head * out_head
-    q = _load(q_ptr + sample * q_batch + head * q_head, row, column, q_row, q_column, there, D, BLOCK_D)
-    out = _load(out_ptr + out_base, row, column, out_row, out_column, there, D, BLOCK_D)
+    q = _load(q_ptr + sample * q_batch + head * q_head, row, column, q_row, q_column, there, D, BLOCK_D, WIDE)
+    out = _load(out_ptr + out_base, row, column, out_row, out_column, there, D, BLOCK_D, WIDE)
     grad_base = grad_ptr + sample * grad_batch + head * grad_head
-    grad = _load(grad_base, row, column, grad_row, grad_column, there, D, BLOCK_D)
+    grad = _load(grad_base, row, column, grad_row, grad_column, there, D, BLOCK_D, WIDE)
     plane = (sample * tl.num_programs(1) + head) * height * width
     place = plane + row * width + column
     lse = tl.load(lse_ptr + place, mask=there, other=0.0)
@@ -160,15 +173,15 @@ def backward_queries_kernel(
         n = begin + tl.arange(0, BLOCK)
         inside = n < SPAN_H * SPAN_W
         key_row, key_column = first_row + n // SPAN_W, first_column + n % SPAN_W
-        k = _load(k_base, key_row, key_column, k_row, k_column, inside, D, BLOCK_D)
-        v = _load(v_base, key_row, key_column, v_row, v_column, inside, D, BLOCK_D)
+        k = _load(k_base, key_row, key_column, k_row, k_column, inside, D, BLOCK_D, WIDE)
+        v = _load(v_base, key_row, key_column, v_row, v_column, inside, D, BLOCK_D, WIDE)
         key_row = tl.where(inside, key_row, _FAR)
         seen = _sees(key_row[None, :], key_column[None, :], start_row[:, None], start_column[:, None], KERNEL)
         logits = tl.dot(q, tl.trans(k), input_precision=PRECISION) * (scale * _LOG2E)
         weights = tl.exp2(tl.where(seen, logits - lse[:, None], _LOW))
         slope = weights * (tl.dot(grad, tl.trans(v), input_precision=PRECISION) - delta[:, None])
         grad_q = tl.dot(slope.to(k.dtype), k, grad_q, input_precision=PRECISION)
-    _store(grad_q_ptr + out_base, row, column, out_row, out_column, there, grad_q * scale, D, BLOCK_D)
+    _store(grad_q_ptr + out_base, row, column, out_row, out_column, there, grad_q * scale, D, BLOCK_D, WIDE)
 
 
 @triton.jit
@@ -180,7 +193,7 @@ def backward_keys_kernel(
     out_batch, out_row, out_column, out_head,
     grad_batch, grad_row, grad_column, grad_head,
     height, width, scale,
-    KERNEL: tl.constexpr, D: tl.constexpr, BLOCK_D: tl.constexpr,
+    KERNEL: tl.constexpr, D: tl.constexpr, BLOCK_D: tl.constexpr, WIDE: tl.constexpr,
     TILE_H: tl.constexpr, TILE_W: tl.constexpr, SPAN_H: tl.constexpr, SPAN_W: tl.constexpr, BLOCK: tl.constexpr,
     PRECISION: tl.constexpr,
 ):  # fmt: skip
@@ -195,8 +208,8 @@ def backward_keys_kernel(
     first_row = tl.minimum(tl.where(top < KERNEL, 0, top - KERNEL // 2), height - SPAN_H)
     first_column = tl.minimum(tl.where(left < KERNEL, 0, left - KERNEL // 2), width - SPAN_W)
 
-    k = _load(k_ptr + sample * k_batch + head * k_head, row, column, k_row, k_column, there, D, BLOCK_D)
-    v = _load(v_ptr + sample * v_batch + head * v_head, row, column, v_row, v_column, there, D, BLOCK_D)
+    k = _load(k_ptr + sample * k_batch + head * k_head, row, column, k_row, k_column, there, D, BLOCK_D, WIDE)
+    v = _load(v_ptr + sample * v_batch + head * v_head, row, column, v_row, v_column, there, D, BLOCK_D, WIDE)
     q_base = q_ptr + sample * q_batch + head * q_head
     grad_base = grad_ptr + sample * grad_batch + head * grad_head
     plane = (sample * tl.num_programs(1) + head) * height * width
@@ -206,8 +219,8 @@ def backward_keys_kernel(
         n = begin + tl.arange(0, BLOCK)
         inside = n < SPAN_H * SPAN_W
         query_row, query_column = first_row + n // SPAN_W, first_column + n % SPAN_W
-        q = _load(q_base, query_row, query_column, q_row, q_column, inside, D, BLOCK_D)
-        grad = _load(grad_base, query_row, query_column, grad_row, grad_column, inside, D, BLOCK_D)
+        q = _load(q_base, query_row, query_column, q_row, q_column, inside, D, BLOCK_D, WIDE)
+        grad = _load(grad_base, query_row, query_column, grad_row, grad_column, inside, D, BLOCK_D, WIDE)
         place = plane + query_row * width + query_column
         lse = tl.load(lse_ptr + place, mask=inside, other=0.0)
         delta = tl.load(delta_ptr + place, mask=inside, other=0.0)
@@ -220,5 +233,5 @@ def backward_keys_kernel(
         slope = weights * (tl.dot(v, tl.trans(grad), input_precision=PRECISION) - delta[None, :])
         grad_k = tl.dot(slope.to(q.dtype), q, grad_k, input_precision=PRECISION)
     out_base = sample * out_batch + head * out_head
-    _store(grad_k_ptr + out_base, row, column, out_row, out_column, there, grad_k * scale, D, BLOCK_D)
-    _store(grad_v_ptr + out_base, row, column, out_row, out_column, there, grad_v, D, BLOCK_D)
+    _store(grad_k_ptr + out_base, row, column, out_row, out_column, there, grad_k * scale, D, BLOCK_D, WIDE)
+    _store(grad_v_ptr + out_base, row, column, out_row, out_column, there, grad_v, D, BLOCK_D, WIDE)
