@@ -11,7 +11,7 @@ help:
 	@echo "make demo    install, train a tiny model and restore a cloudy picture with it (about two minutes)"
 	@echo "make test    install, check and run the tests"
 	@echo "make check   ruff, mypy, import-linter and deptry"
-	@echo "make bench   accuracy of the method, speed of attention, of a full-size call, of loading"
+	@echo "make bench   accuracy of the method, speed against the published way, speed of loading"
 	@echo "make docs    build the documentation into site/"
 	@echo "make clean   remove what the above made"
 
@@ -39,8 +39,7 @@ check: $(VENV)/installed-dev
 
 bench: $(VENV)/installed-dev
 	$(BIN)/python benchmarks/accuracy.py
-	$(BIN)/python benchmarks/attention.py
-	$(BIN)/python benchmarks/forward.py
+	$(BIN)/emrdm bench
 	$(BIN)/python benchmarks/loading.py
 
 docs: $(VENV)/installed-docs

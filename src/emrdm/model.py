@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import final
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from emrdm import hub, networks, published, weights
 from emrdm.card import ModelCard
@@ -20,6 +20,8 @@ from emrdm.errors import ConfigError, InputError, WeightsError
 from emrdm.files import as_path
 from emrdm.images import Array, Date, prepare
 from emrdm.networks import HDiT, TemporalHDiT
+from emrdm.networks.fast import FastNetwork
+from emrdm.networks.layers import without_dropout
 from emrdm.noise import Window, fold, normal
 from emrdm.presets import load_preset
 
@@ -66,6 +68,8 @@ class EMRDM:
         self.network = network or networks.build(config.network, config.in_channels, config.out_channels)
         self.process: Process = process or config.process
         self.network.eval()
+        self._fast = FastNetwork(self.network)
+        self._dropouts = [module for module in self.network.modules() if isinstance(module, nn.Dropout)]
 
     # ---------------------------------------------------------------- where models come from
 
@@ -173,6 +177,7 @@ class EMRDM:
         sampler: SamplerConfig | None = None,
         steps: int | None = None,
         scaled: bool = False,
+        exact: bool = False,
         callback: Callback | None = None,
     ) -> Array:
         """Remove the clouds from one image, a batch, or a series.
@@ -189,6 +194,8 @@ class EMRDM:
             sampler: other settings than the model's own.
             steps: shortcut for another number of steps.
             scaled: images are already in [-1, 1], and so is the result.
+            exact: run the float32 network as it is, the same bits every time; else by the fastest way there is
+                (:meth:`path`), which agrees with it to 50 dB or better.
             callback: called after each step with a :class:`~emrdm.diffusion.Step`; its images are padded, in [-1, 1].
 
         Returns:
@@ -200,7 +207,13 @@ class EMRDM:
         if steps is not None:
             sampler = dataclasses.replace(sampler, steps=steps)
         restored = self.sample(
-            frames.cloudy, frames.aux, present=frames.present, seed=seed, sampler=sampler, callback=callback
+            frames.cloudy,
+            frames.aux,
+            present=frames.present,
+            seed=seed,
+            sampler=sampler,
+            exact=exact,
+            callback=callback,
         )
         return frames.finish(restored)  # type: ignore[return-value]
 
@@ -213,6 +226,7 @@ class EMRDM:
         seed: int | Sequence[int] = 0,
         sampler: SamplerConfig | None = None,
         noise: NoiseSource | None = None,
+        exact: bool = False,
         callback: Callback | None = None,
     ) -> Tensor:
         """As :meth:`restore`, for tensors that are ready: (B, L, C, H, W) in [-1, 1], sides as the network needs them.
@@ -226,31 +240,30 @@ class EMRDM:
             raise InputError(f"callback is a {type(callback).__name__}: expected a function of one step")
         if noise is None:
             noise = _noise_by_position(cloudy, seed)
-        modes = [(module, module.training) for module in self.network.modules()]
-        self.network.eval()
-        try:
-            with torch.no_grad():
-                denoiser = self.denoiser(cloudy, aux, present=present)
-                times = self.process.t(torch.tensor(sampler.schedule(), dtype=torch.float64)).tolist()
-                method = _METHODS[sampler.method]
-                churn = {"churn": sampler.as_churn()} if sampler.method in ("stochastic", "heun") else {}
-                return method(denoiser, cloudy, times, self.process, noise, present=present, callback=callback, **churn)
-        finally:
-            for module, training in modes:
-                module.training = training
+        with torch.no_grad(), without_dropout(*self._dropouts):
+            denoiser = self.denoiser(cloudy, aux, present=present, exact=exact)
+            times = self.process.t(torch.tensor(sampler.schedule(), dtype=torch.float64)).tolist()
+            method = _METHODS[sampler.method]
+            churn = {"churn": sampler.as_churn()} if sampler.method in ("stochastic", "heun") else {}
+            return method(denoiser, cloudy, times, self.process, noise, present=present, callback=callback, **churn)
 
-    def denoiser(self, cloudy: Tensor, aux: Tensor | None = None, *, present: Tensor | None = None) -> Denoiser:
-        """D with these images bound to it, (B, L, C, H, W) in [-1, 1]."""
+    def path(self, *, exact: bool = False) -> str:
+        """How the network is run to restore images on its device, and why, in words."""
+        return self._fast.describe(exact=exact)
+
+    def denoiser(
+        self, cloudy: Tensor, aux: Tensor | None = None, *, present: Tensor | None = None, exact: bool = True
+    ) -> Denoiser:
+        """D with these images bound to it, (B, L, C, H, W) in [-1, 1]; without ``exact`` it has no gradients."""
         self._check_condition(cloudy, aux, present)
-        images = {"cloudy": cloudy, "aux": aux}
+        images, run = {"cloudy": cloudy, "aux": aux}, self._fast.runner(exact=exact)
 
         def network(x: Tensor, c_noise: Tensor) -> Tensor:
             parts = [x if name == "noisy" else images[name] for name in self.config.inputs]
-            dtype = self.network.patch_in.proj.weight.dtype  # a network turned to half precision works too
-            stacked = torch.cat([part for part in parts if part is not None], dim=2).to(dtype)
-            if isinstance(self.network, TemporalHDiT):
-                return self.network(stacked, c_noise, present).to(x.dtype)
-            return self.network(stacked.squeeze(1), c_noise).to(x.dtype)
+            stacked = torch.cat([part for part in parts if part is not None], dim=2)
+            if not isinstance(self.network, TemporalHDiT):
+                stacked = stacked.squeeze(1)
+            return run(stacked, c_noise, present)
 
         return Denoiser(network, self.process, self.config.preconditioning, present)
 

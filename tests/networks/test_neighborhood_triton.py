@@ -46,8 +46,8 @@ import torch
 from tests.networks.test_neighborhood import inputs
 from emrdm.networks.neighborhood import triton_backend
 q, k, v = inputs(9, 12, batch=1)
-free, _ = triton_backend.forward(q, k, v, 7, 1.0, keep=False)
-bound, _ = triton_backend.forward(q, k, v, 7, 1.0, keep=False, bound=torch.full((2,), 10.0))
+free, _ = triton_backend.launch_forward(q, k, v, 7, 1.0, keep=False)
+bound, _ = triton_backend.launch_forward(q, k, v, 7, 1.0, keep=False, bound=torch.full((2,), 10.0))
 assert (free - bound).abs().max() < 1e-6
 print("agree")
 """

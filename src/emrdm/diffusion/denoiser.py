@@ -14,7 +14,10 @@ from emrdm.diffusion.shapes import mean_over_frames, per_sample
 
 
 class Network(Protocol):
-    """F: any callable from scaled noisy frames (B, L, C, H, W) and c_noise (B,) to an image (B, C, H, W)."""
+    """F: any callable from scaled noisy frames (B, L, C, H, W) and c_noise (B,) to an image (B, C, H, W).
+
+    c_noise is where the time is: on the CPU in a sampler, on the images' device in training.
+    """
 
     def __call__(self, x: Tensor, c_noise: Tensor, /) -> Tensor:
         """Network output with unit variance."""
@@ -50,7 +53,7 @@ class Denoiser:
         """
         factors = self.factors(t.to(x.device) if t.ndim else t, x.shape[1])
         level = torch.float32 if x.dtype.itemsize < 4 else x.dtype
-        c_noise = factors.c_noise.to(device=x.device, dtype=level).expand(len(x))
+        c_noise = factors.c_noise.to(level).expand(len(x))  # one for all stays on the CPU, where a network may read it
         output = self.network(per_sample(factors.c_in, x) * x, c_noise)
         skipped = mean_over_frames(x, self.present)
         return per_sample(factors.c_skip, skipped) * skipped + per_sample(factors.c_out, output) * output

@@ -7,6 +7,8 @@ mapping_width). Attribute names are those of the published checkpoints, so that 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 import torch.nn.functional as F
@@ -15,7 +17,22 @@ from torch.utils.checkpoint import checkpoint
 
 from emrdm.networks.neighborhood import neighborhood_attention
 
-_EPSILON = 1e-6
+EPSILON = 1e-6  # under the roots of norms
+
+
+@contextmanager
+def without_dropout(*parts: nn.Module) -> Iterator[None]:
+    """Nothing is dropped for a while; afterwards every part is in the mode it was in. No other layer has modes."""
+    active = [
+        module for part in parts for module in part.modules() if isinstance(module, nn.Dropout) and module.training
+    ]
+    for module in active:
+        module.training = False
+    try:
+        yield
+    finally:
+        for module in active:
+            module.training = True
 
 
 class Linear(nn.Linear):
@@ -37,7 +54,7 @@ def rms_norm(x: Tensor, gain: Tensor) -> Tensor:
     """X * gain / rms(x) over the last axis, with statistics in at least float32."""
     wide = torch.promote_types(x.dtype, torch.float32)
     mean_square = x.to(wide).square().mean(-1, keepdim=True)
-    return x * (gain.to(wide) * torch.rsqrt(mean_square + _EPSILON)).to(x.dtype)
+    return x * (gain.to(wide) * torch.rsqrt(mean_square + EPSILON)).to(x.dtype)
 
 
 class RMSNorm(nn.Module):
@@ -125,7 +142,7 @@ def scaled_cosine(x: Tensor, scale: Tensor) -> Tensor:
     """Normalise queries or keys (B, h, w, heads, d) so that a query times a key is scale * cosine similarity."""
     wide = torch.promote_types(x.dtype, torch.float32)
     square = x.to(wide).square().sum(-1, keepdim=True)
-    factor = torch.sqrt(scale.to(wide))[:, None] * torch.rsqrt(square + _EPSILON)
+    factor = torch.sqrt(scale.to(wide))[:, None] * torch.rsqrt(square + EPSILON)
     return x * factor.to(x.dtype)
 
 

@@ -41,6 +41,9 @@ CANDIDATES: dict[Direction, tuple[Tile, ...]] = {
     "backward": (Tile(8, 8, 32, 4, 3), Tile(8, 8, 16, 4, 3), Tile(8, 8, 64, 4, 2)),
 }
 
+# Exact products are made of single operations, unrolled: larger tiles take minutes to compile.
+FLOAT32: dict[Direction, Tile] = {"forward": Tile(8, 8, 32, 4, 2), "backward": Tile(8, 8, 16, 4, 1)}
+
 
 def keys_seen(length: int, tile: int, kernel: int) -> int:
     """Keys along an axis that a tile of queries sees together."""
@@ -61,6 +64,8 @@ def queries_seeing(length: int, tile: int, kernel: int) -> int:
 
 def choose(direction: Direction, q: Tensor, kernel: int, launch: Callable[[Tile], None]) -> Tile:
     """The fastest tile for tensors like ``q`` (B, H, W, heads, d), tried out at the first meeting on this machine."""
+    if q.dtype == torch.float32:
+        return FLOAT32[direction]
     candidates = CANDIDATES[direction]
     if not q.is_cuda or torch.are_deterministic_algorithms_enabled():
         return candidates[0]

@@ -1,0 +1,139 @@
+"""The fastest way to run a network where it is: which one that is, and why."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable
+from typing import Any, final
+
+import torch
+from torch import Tensor
+
+from emrdm import gpu
+from emrdm.errors import EmrdmError
+from emrdm.networks.hdit import Hourglass
+from emrdm.networks.neighborhood import choose
+from emrdm.networks.temporal import TemporalHDiT
+
+_LOG = logging.getLogger(__name__)
+EXACT = "EMRDM_EXACT"  # environment variable: 1 runs the plain float32 network everywhere
+
+Runner = Callable[[Tensor, Tensor, Tensor | None], Tensor]
+
+
+@final
+class FastNetwork:
+    """A network, run by whatever is fastest; ``exact`` is the network itself, in its own precision."""
+
+    def __init__(self, network: Hourglass) -> None:
+        self.network = network
+        self._fused: Any = None
+        self._failed: str | None = None
+
+    def __call__(self, x: Tensor, c_noise: Tensor, present: Tensor | None = None, *, exact: bool = False) -> Tensor:
+        """(B, in, H, W) or (B, L, in, H, W), c_noise (B,) -> (B, out, H, W)."""
+        return self.runner(exact=exact)(x, c_noise, present)
+
+    def runner(self, *, exact: bool = False) -> Runner:
+        """The same for many calls: what to run is decided once, with the weights as they are then.
+
+        Noise levels that are one number for the whole batch, on the CPU, spare a GPU a wait; others run plain.
+        """
+        device = self._device
+        if device.type == "cpu":
+            from emrdm.networks.fused.cpu import settle_threads
+
+            settle_threads()
+        if exact or self.why_plain() is not None:
+            return self._run_plain
+        try:
+            fused = self._fused_network()
+        except Exception as error:  # see _fail
+            self._fail(error)
+            return self._run_plain
+
+        def run(x: Tensor, c_noise: Tensor, present: Tensor | None = None) -> Tensor:
+            alike = c_noise.device.type == "cpu" and (c_noise.ndim == 0 or c_noise.stride(0) == 0 or len(c_noise) == 1)
+            if not alike or self._failed:
+                return self._run_plain(x, c_noise, present)
+            self.network.check_input(x, c_noise, rank=5 if isinstance(self.network, TemporalHDiT) else 4)
+            try:
+                out: Tensor = fused(x, float(c_noise.flatten()[0]), present)
+                return out.to(x.dtype)
+            except Exception as error:  # see _fail
+                self._fail(error)
+                return self._run_plain(x, c_noise, present)
+
+        return run
+
+    def why_plain(self) -> str | None:
+        """Why the network runs as it is; None where it runs fused."""
+        if os.environ.get(EXACT) == "1":
+            return f"{EXACT}=1"
+        if self._failed:
+            return f"fused operations failed ({self._failed})"
+        if self._device.type != "cpu" and (reason := gpu.why_not(self._device)) is not None:
+            return reason
+        from emrdm.networks.fused import why_not
+
+        return why_not(self.network)
+
+    def describe(self, *, exact: bool = False) -> str:
+        """Which way it runs, in words."""
+        device = self._device
+        place = torch.cuda.get_device_name(device) if device.type == "cuda" else str(device).upper()
+        reason = "exact" if exact else self.why_plain()
+        if reason is not None:
+            dtype = _name(self.network.patch_in.proj.weight.dtype)
+            return f"{place}: plain network in {dtype}, {choose(device)} attention ({reason})"
+        if gpu.usable(device):
+            return f"{place}: fused bfloat16 kernels in CUDA graphs"
+        from emrdm.networks.fused.cpu import faster_dtype
+
+        fast = faster_dtype()
+        why = f"bfloat16 is {fast.ratio:.1f} times as fast as float32 here"
+        return f"{place}: fused operations in {_name(fast.dtype)}, {choose(device)} attention ({why})"
+
+    @property
+    def _device(self) -> torch.device:
+        return self.network.patch_in.proj.weight.device
+
+    def _run_plain(self, x: Tensor, c_noise: Tensor, present: Tensor | None = None) -> Tensor:
+        weight = self.network.patch_in.proj.weight
+        arguments = (
+            x.to(weight.dtype),
+            c_noise.to(x.device, non_blocking=True),
+        )  # a network turned to half precision works too
+        if isinstance(self.network, TemporalHDiT):
+            return self.network(*arguments, present).to(x.dtype)
+        return self.network(*arguments).to(x.dtype)
+
+    def _fused_network(self) -> Any:
+        from emrdm.networks.fused import FusedNetwork, version
+
+        if self._fused is None or self._fused.version != version(self.network):
+            self._fused = FusedNetwork(self.network, self._dtype())
+        return self._fused
+
+    def _dtype(self) -> torch.dtype:
+        if gpu.usable(self._device):
+            return torch.bfloat16
+        from emrdm.networks.fused.cpu import faster_dtype
+
+        return faster_dtype().dtype
+
+    def _fail(self, error: Exception) -> None:
+        """Go on without fused operations: whatever Triton or a driver has against them, there is another way.
+
+        Not for what the user has to know: too little memory, wrong input.
+        """
+        if isinstance(error, torch.OutOfMemoryError | EmrdmError):
+            raise error
+        self._failed = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+        self._fused = None
+        _LOG.warning("fused operations failed (%s): going on with the plain network", self._failed)
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
