@@ -22,7 +22,7 @@ from emrdm.images import Array, Date, prepare
 from emrdm.networks import HDiT, TemporalHDiT
 from emrdm.networks.fast import FastNetwork
 from emrdm.networks.layers import without_dropout
-from emrdm.noise import Window, fold, normal
+from emrdm.noise import Window, fold, normal, split_keys
 from emrdm.presets import load_preset
 
 _METHODS: dict[str, Callable[..., Tensor]] = {
@@ -238,14 +238,30 @@ class EMRDM:
             raise InputError("cloudy is not a tensor (B, L, C, H, W): restore takes arrays and other layouts")
         if callback is not None and not callable(callback):
             raise InputError(f"callback is a {type(callback).__name__}: expected a function of one step")
-        if noise is None:
-            noise = _noise_by_position(cloudy, seed)
-        with torch.no_grad(), without_dropout(*self._dropouts):
-            denoiser = self.denoiser(cloudy, aux, present=present, exact=exact)
+
+        def run(cloudy: Tensor, aux: Tensor | None, present: Tensor | None, noise: NoiseSource) -> Tensor:
+            denoiser = self._bound(cloudy, aux, present, exact=exact)
             times = self.process.t(torch.tensor(sampler.schedule(), dtype=torch.float64)).tolist()
             method = _METHODS[sampler.method]
             churn = {"churn": sampler.as_churn()} if sampler.method in ("stochastic", "heun") else {}
             return method(denoiser, cloudy, times, self.process, noise, present=present, callback=callback, **churn)
+
+        self._check_condition(cloudy, aux, present)
+        with torch.no_grad(), without_dropout(*self._dropouts):
+            if noise is not None:
+                return run(cloudy, aux, present, noise)
+            churns = sampler.churn > 0 and sampler.method in ("stochastic", "heun")
+            words = _key_words(cloudy, seed, draws=sampler.steps + 1 if churns else 1)
+
+            def run_keyed(cloudy: Tensor, aux: Tensor | None, present: Tensor | None, words: Tensor) -> Tensor:
+                return run(cloudy, aux, present, _noise_by_position(cloudy, words))
+
+            if callback is None and not exact and cloudy.is_cuda:  # on a GPU, a whole run is one launch where that pays
+                key = (sampler, id(self.process), self.config.preconditioning)
+                found = self._fast.replay(run_keyed, cloudy, aux, present, words, key=key)
+                if found is not None:
+                    return found
+            return run_keyed(cloudy, aux, present, words)
 
     def path(self, *, exact: bool = False) -> str:
         """How the network is run to restore images on its device, and why, in words."""
@@ -256,6 +272,9 @@ class EMRDM:
     ) -> Denoiser:
         """D with these images bound to it, (B, L, C, H, W) in [-1, 1]; without ``exact`` it has no gradients."""
         self._check_condition(cloudy, aux, present)
+        return self._bound(cloudy, aux, present, exact=exact)
+
+    def _bound(self, cloudy: Tensor, aux: Tensor | None, present: Tensor | None, *, exact: bool) -> Denoiser:
         images, run = {"cloudy": cloudy, "aux": aux}, self._fast.runner(exact=exact)
 
         def network(x: Tensor, c_noise: Tensor) -> Tensor:
@@ -312,19 +331,22 @@ def _sampler(asked: SamplerConfig | None, default: SamplerConfig) -> SamplerConf
     return asked or default
 
 
-def _noise_by_position(like: Tensor, seed: int | Sequence[int]) -> NoiseSource:
-    """Noise of the whole image: sample b of a batch draws from (seed, b, draw), a pixel from where it is.
+def _key_words(like: Tensor, seed: int | Sequence[int], *, draws: int) -> Tensor:
+    """Keys of the noise, (draws, 2, B), on the device of the images: sample b of a batch draws from (seed, b, draw).
 
     With one seed a sample, each draws as the first of a batch with that seed would.
     """
-    batch, frames, bands, height, width = like.shape
-    window = Window(0, 0, height, width)
+    batch = len(like)
     if isinstance(seed, list | tuple) and len(seed) != batch:
         raise InputError(f"{len(seed)} seeds were given for {batch} images: expected one each, or a single one")
     streams = [fold(s, 0) for s in seed] if isinstance(seed, list | tuple) else [fold(seed, b) for b in range(batch)]  # type: ignore[arg-type]
+    keys = [fold(stream, draw) for draw in range(draws) for stream in streams]
+    words = split_keys(keys, "cpu").unflatten(1, (draws, batch)).transpose(0, 1).contiguous()
+    return words.to(like.device, non_blocking=True)
 
-    def noise(draw: int) -> Tensor:
-        keys = [fold(stream, draw) for stream in streams]
-        return normal(keys, window, frames=frames, bands=bands, device=like.device).to(like.dtype)
 
-    return noise
+def _noise_by_position(like: Tensor, words: Tensor) -> NoiseSource:
+    """Noise of the whole image by its keys, a pixel's from where it is."""
+    _, frames, bands, height, width = like.shape
+    window = Window(0, 0, height, width)
+    return lambda draw: normal(words[draw], window, frames=frames, bands=bands, device=like.device).to(like.dtype)

@@ -83,6 +83,17 @@ def test_json_has_everything(capsys):
     assert facts["weights"] is None
 
 
+def test_the_machine_and_how_models_run_on_it(capsys):
+    assert main(["info", "--device"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("torch ")
+    assert any(line.startswith("cpu, ") for line in lines)
+    assert any(line.startswith("  restoring ") for line in lines)
+    assert main(["info", "tiny", "--device", "--json"]) == 0
+    assert any(title.startswith("cpu") for title in json.loads(capsys.readouterr().out))
+    assert main(["info", "nothing", "--device"]) == 2
+
+
 def test_another_size(capsys):
     small, large = (
         json.loads(output(capsys, "tiny", "--json", "--size", size))["cost"]["macs"] for size in ("64", "128")

@@ -108,7 +108,7 @@ def test_a_run_decides_once(network, monkeypatch):
     fast = FastNetwork(network)
     run, asked = fast.runner(), []
     monkeypatch.setattr(fast, "why_plain", lambda: asked.append("why"))
-    monkeypatch.setattr("emrdm.networks.fused.version", lambda _: asked.append("version"))
+    monkeypatch.setattr(FusedNetwork, "is_current", lambda _: asked.append("version"))
     for level in (0.1, 0.2, 0.3):
         run(X, torch.tensor([level]).expand(2), None)
     assert not asked

@@ -10,7 +10,7 @@ import torch
 
 from emrdm import gpu
 from emrdm.noise import Window, fold, normal
-from emrdm.noise.philox import draw, key_words
+from emrdm.noise.philox import draw, split_keys
 
 # Where key 7 draws words that are met once in ten million: the first two give u = 1, the others a sine of zero in each
 # of the quadrants, whose sign must be right as well.
@@ -49,7 +49,7 @@ for bands in range(1, 15):
 
 define, philox.draw = philox.draw, None  # so that only the kernel can answer
 for keys, window, frames, bands in cases:
-    expected = define(philox.key_words(keys, "cpu"), window, frames, bands)
+    expected = define(philox.split_keys(keys, "cpu"), window, frames, bands)
     drawn = normal(keys, window, frames=frames, bands=bands)
     assert drawn.is_contiguous() and drawn.dtype == torch.float32
     same = torch.equal(drawn.view(torch.int32), expected.contiguous().view(torch.int32))
@@ -69,7 +69,7 @@ from emrdm.noise import Window, normal
 print(normal(7, Window(73, 563215, 1, 1), bands=4).view(dtype=__import__("torch").int32).flatten().tolist())
 """
     result = python(code, TRITON_INTERPRET="1")
-    expected = bits(draw(key_words([7], "cpu"), Window(73, 563215, 1, 1), 1, 4)).flatten().tolist()
+    expected = bits(draw(split_keys([7], "cpu"), Window(73, 563215, 1, 1), 1, 4)).flatten().tolist()
     assert result.stdout == f"{expected}\n", result.stderr
 
 

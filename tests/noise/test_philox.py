@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from emrdm.noise import Window, fold, normal, scalars
-from emrdm.noise.philox import _box_muller, _cos_sin_turn, _log, _philox, _sqrt, draw, key_words
+from emrdm.noise.philox import _box_muller, _cos_sin_turn, _log, _philox, _sqrt, draw, split_keys
 
 # Known answers of Philox4x32-10 from the Random123 distribution (kat_vectors): counter, key, output.
 KNOWN = [
@@ -126,10 +126,10 @@ def test_keys_of_any_integer_are_cut_to_64_bits():
 @pytest.mark.gpu
 def test_the_bits_are_the_same_on_the_gpu_and_nothing_waits_for_it():
     keys, window = [fold(5, i) for i in range(3)], Window(100, 7, 333, 257)
-    on_cpu = draw(key_words(keys, "cpu"), window, frames=3, bands=13)
+    on_cpu = draw(split_keys(keys, "cpu"), window, frames=3, bands=13)
     torch.cuda.set_sync_debug_mode("error")
     try:
-        on_gpu = draw(key_words(keys, "cuda"), window, frames=3, bands=13)
+        on_gpu = draw(split_keys(keys, "cuda"), window, frames=3, bands=13)
     finally:
         torch.cuda.set_sync_debug_mode("default")
     assert torch.equal(on_cpu.contiguous().view(torch.int32), on_gpu.cpu().contiguous().view(torch.int32))

@@ -27,6 +27,7 @@ examples:
   emrdm info sen12ms-cr             a preset by name
   emrdm info my-preset.toml         a preset of your own
   emrdm info weights.safetensors    a weights file
+  emrdm info --device               what this machine has, and how models run on it
 """
 
 
@@ -41,6 +42,9 @@ def configure(parser: argparse.ArgumentParser) -> list[argparse.ArgumentParser]:
     parser.add_argument(
         "--size", type=int, default=256, metavar="PIXELS", help="side of the image to count for (default: %(default)s)"
     )
+    parser.add_argument(
+        "--device", action="store_true", help="tell what this machine has and how models run on it (or this MODEL)"
+    )
     parser.add_argument("--json", action="store_true", help="print JSON for scripts")
     return []
 
@@ -49,6 +53,9 @@ def run(arguments: argparse.Namespace) -> None:
     """Print the answer."""
     if not 2 <= arguments.size <= 1_000_000:
         raise ConfigError(f"--size is {arguments.size}: expected 2 to 1000000 pixels")
+    if arguments.device:
+        _tell_devices(arguments.model, as_json=arguments.json)
+        return
     if arguments.model is None:
         _list_presets(as_json=arguments.json)
         return
@@ -69,6 +76,21 @@ def _list_presets(*, as_json: bool) -> None:
     for name, title in titles.items():
         print(f"{name:{width}}  {title}")
     print("\nemrdm info NAME tells more about one.")
+
+
+def _tell_devices(model: str | None, *, as_json: bool) -> None:
+    from emrdm.devices import describe_devices
+
+    config = None if model is None else _describe(model, 256).config
+    found = describe_devices(config)
+    if as_json:
+        print(json.dumps(found, indent=2))
+        return
+    for title, rows in found.items():
+        print(title)
+        for name, text in rows.items():
+            start = f"  {name:10}"
+            print("\n".join(textwrap.wrap(printable(text), 100, initial_indent=start, subsequent_indent=" " * 12)))
 
 
 @dataclass(frozen=True)

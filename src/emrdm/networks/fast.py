@@ -30,6 +30,7 @@ class FastNetwork:
         self.network = network
         self._fused: Any = None
         self._failed: str | None = None
+        self._said = ""
 
     def __call__(self, x: Tensor, c_noise: Tensor, present: Tensor | None = None, *, exact: bool = False) -> Tensor:
         """(B, in, H, W) or (B, L, in, H, W), c_noise (B,) -> (B, out, H, W)."""
@@ -45,6 +46,7 @@ class FastNetwork:
             from emrdm.networks.fused.cpu import settle_threads
 
             settle_threads()
+        self._say(exact=exact)
         if exact or self.why_plain() is not None:
             return self._run_plain
         try:
@@ -66,6 +68,28 @@ class FastNetwork:
                 return self._run_plain(x, c_noise, present)
 
         return run
+
+    def replay(self, function: Callable[..., Tensor], *inputs: Tensor | None, key: object) -> Tensor | None:
+        """A function that calls the network several times, as one CUDA graph; None where it cannot be or does not pay.
+
+        Args:
+            function: of tensors, with a runner of this network inside; the same for the same key.
+            inputs: its arguments, images first.
+            key: of all that it depends on beside them.
+        """
+        images = inputs[0]
+        if images is None or not images.is_cuda or self.why_plain() is not None:
+            return None
+        try:
+            with torch.cuda.device_of(images):
+                fused = self._fused_network()
+                if not fused.graphs.pays(images):
+                    return None
+                found: Tensor = fused.graphs.replay(function, *inputs, key=key, held=fused.held)
+                return found
+        except Exception as error:  # see _fail
+            self._fail(error)
+            return None
 
     def why_plain(self) -> str | None:
         """Why the network runs as it is; None where it runs fused."""
@@ -95,6 +119,12 @@ class FastNetwork:
         why = f"bfloat16 is {fast.ratio:.1f} times as fast as float32 here"
         return f"{place}: fused operations in {_name(fast.dtype)}, {choose(device)} attention ({why})"
 
+    def _say(self, *, exact: bool) -> None:
+        """A line in the log, when the way is another one than before."""
+        if _LOG.isEnabledFor(logging.INFO) and (words := self.describe(exact=exact)) != self._said:
+            _LOG.info("the network runs on %s", words)
+            self._said = words
+
     @property
     def _device(self) -> torch.device:
         return self.network.patch_in.proj.weight.device
@@ -110,9 +140,9 @@ class FastNetwork:
         return self.network(*arguments).to(x.dtype)
 
     def _fused_network(self) -> Any:
-        from emrdm.networks.fused import FusedNetwork, version
+        from emrdm.networks.fused import FusedNetwork
 
-        if self._fused is None or self._fused.version != version(self.network):
+        if self._fused is None or not self._fused.is_current():
             self._fused = FusedNetwork(self.network, self._dtype())
         return self._fused
 

@@ -16,13 +16,13 @@ from torch import Tensor
 
 from emrdm import gpu
 from emrdm.noise import philox
-from emrdm.noise.philox import Window, fold
+from emrdm.noise.philox import Window, fold, split_keys
 
-__all__ = ["Window", "fold", "normal", "scalars"]
+__all__ = ["Window", "fold", "normal", "scalars", "split_keys"]
 
 
 def normal(
-    keys: int | Sequence[int],
+    keys: int | Sequence[int] | Tensor,
     window: Window,
     *,
     frames: int = 1,
@@ -32,7 +32,7 @@ def normal(
     """Standard normal noise, one independent field a key.
 
     Args:
-        keys: one 64-bit key a sample of the batch (see :func:`fold`).
+        keys: one 64-bit key a sample of the batch (see :func:`fold`), or what :func:`split_keys` made of them.
         window: which pixels; values depend on absolute row and column only.
         frames: L, number of time points.
         bands: C.
@@ -41,7 +41,7 @@ def normal(
     Returns:
         float32, (B, L, C, H, W).
     """
-    words = philox.key_words([keys] if isinstance(keys, int) else list(keys), device)
+    words = keys if isinstance(keys, Tensor) else split_keys([keys] if isinstance(keys, int) else list(keys), device)
     if gpu.usable(words.device):
         from emrdm.noise import kernel  # imports Triton, which not every host has
 

@@ -59,14 +59,14 @@ def fold(key: int, *data: int) -> int:
     return key
 
 
-def key_words(keys: Sequence[int], device: torch.device | str) -> Tensor:
+def split_keys(keys: Sequence[int], device: torch.device | str) -> Tensor:
     """Low and high 32 bits of every key, int64, (2, B); sent on from the CPU, since ``torch.tensor`` awaits a GPU."""
     words = [[(key >> shift) & _MASK for key in keys] for shift in (0, 32)]
     return torch.tensor(words, dtype=torch.int64).to(device, non_blocking=True)
 
 
 def draw(words: Tensor, window: Window, frames: int, bands: int) -> Tensor:
-    """Normals (B, L, C, H, W) of the keys that :func:`key_words` has split."""
+    """Normals (B, L, C, H, W) of the keys that :func:`split_keys` has split."""
     groups = -(-bands // 4)
 
     def axis(start: int, count: int, dim: int) -> Tensor:

@@ -16,6 +16,7 @@ from emrdm.training.average import MovingAverage
 from emrdm.training.machine import compile_blocks, compiles, send
 from emrdm.training.objective import Objective, draw_noise
 from emrdm.training.optimizer import build_optimizer, rate, set_rate
+from emrdm.training.recording import Recorder
 from emrdm.training.samples import TrainingBatch
 from emrdm.training.streams import DROPOUT
 from emrdm.training.together import mean
@@ -55,7 +56,13 @@ class Stepper:
         self.parameters: list[Tensor] = list(self.network.parameters())
         self.spread = any(hasattr(parameter, "full_tensor") for parameter in self.parameters)
         self.average = MovingAverage(self.parameters, decay=recipe.optimizer.ema_decay)
+        self.recorder = Recorder(self._differentiate, self.parameters) if self._records() else None
         self.begin(0)
+
+    def _records(self) -> bool:
+        """Whether gradients may come from a CUDA graph: on one GPU, if nothing looks at its random state on the way."""
+        alone = self.fabric.world_size == 1 and not self.spread
+        return self.device.type == "cuda" and alone and not self.recipe.train.recompute
 
     def begin(self, step: int) -> None:
         """Begin step ``step``, counted from 0: its learning rate, and no loss yet."""
@@ -71,12 +78,19 @@ class Stepper:
         for i in range(passes):
             batch = parts[min(i, len(parts) - 1)]
             sigma, noise = draw_noise(self.model, batch, self.device)
+            inputs = (batch.clear, batch.cloudy, batch.aux, sigma, noise, batch.valid)
+            if self.recorder is not None:
+                self.loss += self.recorder(*inputs)
+                continue
             more = number + 1 < self.accumulate or i + 1 < passes
             with self.fabric.no_backward_sync(self.module, enabled=more):
-                losses = self.module(batch.clear, batch.cloudy, batch.aux, sigma, noise, batch.valid)
-                share = losses.sum() / self.samples * (i < len(parts))
-                self.fabric.backward(share)
-            self.loss += share.detach()
+                self.loss += self._differentiate(*inputs, weight=i < len(parts)).detach()
+
+    def _differentiate(self, *inputs: Tensor | None, weight: bool = True) -> Tensor:
+        """This batch's share of the loss of the step, whose gradients are added to the parameters'."""
+        share: Tensor = self.module(*inputs).sum() / self.samples * weight
+        self.fabric.backward(share)
+        return share
 
     def _passes(self, parts: int) -> int:
         """Passes through the network that a turn needs, where images of several shapes make several parts.

@@ -1,5 +1,6 @@
 """The fused network in Triton kernels: against the plain one, in the interpreter and on a GPU."""
 
+import dataclasses
 import math
 
 import pytest
@@ -168,3 +169,20 @@ def test_odd_networks_and_sizes_agree_on_the_gpu(config):
         with torch.no_grad():
             plain = network(x, torch.tensor([0.3], device="cuda"))
         assert ((FusedNetwork(network)(x, 0.3) - plain).norm() / plain.norm()).item() < 0.05
+
+
+@pytest.mark.gpu
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("preset", ["sen12ms-cr", "sen2-mtc-new"])
+def test_a_recorded_run_is_the_run(preset):
+    """With a callback a run is not recorded; seeds, images and samplers may change between replays."""
+    model = picture_model(preset)
+    sampler = dataclasses.replace(model.config.sampler, steps=3)
+    present = torch.tensor([[True, True, False]]).cuda() if model.config.frames == 3 else None
+    for seed, choice, there in ((0, None, None), (1, None, None), (1, sampler, None), (2, sampler, present)):
+        cloudy, aux = images(model, 1, 128, seed)
+        arguments = {"seed": seed, "sampler": choice, "present": there}
+        steps = []
+        stepwise = model.sample(cloudy, aux, **arguments, callback=steps.append)
+        assert torch.equal(model.sample(cloudy, aux, **arguments), stepwise)
+        assert len(steps) == (choice or model.config.sampler).steps

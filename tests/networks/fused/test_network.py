@@ -5,7 +5,7 @@ import torch
 from tests.networks.test_hdit import awake
 
 from emrdm.networks import NetworkConfig, build
-from emrdm.networks.fused import FusedNetwork, version, why_not
+from emrdm.networks.fused import FusedNetwork, why_not
 
 MONO = NetworkConfig(
     widths=(64, 128, 192), depths=(1, 1, 1), hidden=(64, 96, 128), neighborhood_levels=1, head_channels=32,
@@ -96,15 +96,15 @@ def test_tables_are_shared_by_blocks_and_do_not_pile_up(network):
     assert len(fused._angles) <= 16
 
 
-def test_changed_weights_have_another_version(network):
-    before = version(network)
-    assert version(network) == before
+def test_changed_weights_are_noticed(network):
+    fused = FusedNetwork(network, torch.float32)
+    assert fused.is_current()
     with torch.no_grad():
         network.out_norm.scale.mul_(1.5)
-    changed = version(network)
-    assert changed != before
+    assert not fused.is_current()
+    fused = FusedNetwork(network, torch.float32)
     network.patch_out.proj.weight = torch.nn.Parameter(network.patch_out.proj.weight.clone())
-    assert version(network) != changed
+    assert not fused.is_current()
 
 
 def test_which_networks_it_takes(network):

@@ -20,11 +20,15 @@ class _Recorded(NamedTuple):
     graph: Any
     inputs: list[Tensor | None]
     output: Tensor
+    held: object  # tensors that the launches read, and that nobody else may keep
 
 
 @final
 class Graphs:
-    """Recordings of one function, by the shapes of its arguments."""
+    """Recordings of functions, by the shapes of their arguments.
+
+    They share memory, since one is replayed after the other: results are copied out at once.
+    """
 
     def __init__(self) -> None:
         self._recorded: OrderedDict[object, _Recorded] = OrderedDict()
@@ -36,11 +40,24 @@ class Graphs:
         pixels = x.numel() // x.shape[-3]
         return pixels <= _LARGEST and not torch.cuda.is_current_stream_capturing()
 
-    def replay(self, function: Callable[..., Tensor], *inputs: Tensor | None) -> Tensor:
-        """What the function gives for these tensors."""
-        key = tuple(None if x is None else (x.shape, x.dtype) for x in inputs)
+    def replay(
+        self,
+        function: Callable[..., Tensor],
+        *inputs: Tensor | None,
+        key: object = None,
+        held: Callable[[], object] = lambda: None,
+    ) -> Tensor:
+        """What the function gives for these tensors.
+
+        Args:
+            function: the same for the same key.
+            inputs: its arguments.
+            key: of all that it depends on beside them.
+            held: asked after recording for what else must stay in memory.
+        """
+        key = (key, *(None if x is None else (x.shape, x.dtype) for x in inputs))
         if key not in self._recorded:
-            self._recorded[key] = self._record(function, inputs)
+            self._recorded[key] = self._record(function, inputs, held)
             if len(self._recorded) > _KEPT:
                 self._recorded.popitem(last=False)
         self._recorded.move_to_end(key)
@@ -51,13 +68,15 @@ class Graphs:
         recorded.graph.replay()
         return recorded.output.clone()  # the next replay writes there again
 
-    def _record(self, function: Callable[..., Tensor], inputs: tuple[Tensor | None, ...]) -> _Recorded:
+    def _record(
+        self, function: Callable[..., Tensor], inputs: tuple[Tensor | None, ...], held: Callable[[], object]
+    ) -> _Recorded:
         began = time.monotonic()
         mine = [None if x is None else x.clone() for x in inputs]
         stream = torch.cuda.Stream()
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
-            function(*mine)  # once outside: compiles kernels, chooses tiles, fills tables
+            expected = function(*mine)  # once outside: compiles kernels, chooses tiles, fills tables
         torch.cuda.current_stream().wait_stream(stream)
         torch.cuda.synchronize()
         graph = torch.cuda.CUDAGraph()
@@ -65,5 +84,8 @@ class Graphs:
         with torch.cuda.graph(graph, pool=self._pool):
             output = function(*mine)
         shape = " x ".join(map(str, next(x.shape for x in inputs if x is not None)))
+        graph.replay()
+        if not torch.equal(output, expected):
+            raise RuntimeError("a recorded CUDA graph does not repeat what was recorded")
         _LOG.info("recorded a CUDA graph for %s in %.1f s", shape, time.monotonic() - began)
-        return _Recorded(graph, mine, output)
+        return _Recorded(graph, mine, output, held())

@@ -48,7 +48,8 @@ class FusedNetwork:
     def __init__(self, network: Hourglass, dtype: torch.dtype = torch.bfloat16) -> None:
         self.network, self.dtype = network, dtype
         self.device = next(network.parameters()).device
-        self.version = version(network)
+        self._tables = [module._parameters for module in network.modules() if module._parameters]
+        self._version = self._now()
         self.graphs = Graphs()
         self.ops = _operations(self.device)
         self._gains: OrderedDict[float, Tensor] = OrderedDict()
@@ -87,6 +88,18 @@ class FusedNetwork:
             if not x.is_cuda or not self.graphs.pays(x):
                 return self.run(x, gains, present)
             return self.graphs.replay(self.run, x, gains, present)
+
+    def is_current(self) -> bool:
+        """Whether the network's weights are what they were, neither changed in place nor replaced nor moved."""
+        return self._now() == self._version
+
+    def _now(self) -> tuple[int, ...]:
+        weights = (x for table in self._tables for x in table.values() if x is not None)
+        return tuple(number for x in weights for number in (x.data_ptr(), x._version))
+
+    def held(self) -> list[Tensor]:
+        """What a recording of several calls reads beside weights and tables: the gains of its noise levels."""
+        return list(self._gains.values())
 
     def run(self, x: Tensor, gains: Tensor, present: Tensor | None = None) -> Tensor:
         """As :meth:`__call__`, kernel by kernel, with the gains of all norms."""
@@ -212,11 +225,6 @@ def _operations(device: torch.device) -> Any:
     from emrdm.networks.fused import processor
 
     return processor
-
-
-def version(network: nn.Module) -> tuple[int, ...]:
-    """Changes when weights do, in place or by replacement, or when they move."""
-    return tuple(number for tensor in network.parameters() for number in (tensor.data_ptr(), tensor._version))
 
 
 def why_not(network: Hourglass) -> str | None:
