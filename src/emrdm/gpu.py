@@ -37,6 +37,11 @@ def why_not(device: torch.device) -> str | None:
     return None
 
 
+def speaks_ptx() -> bool:
+    """Whether kernels may hold instructions of NVIDIA's own."""
+    return torch.version.cuda is not None and not interpreted()
+
+
 @lru_cache
 def _installed() -> bool:
     return importlib.util.find_spec("triton") is not None

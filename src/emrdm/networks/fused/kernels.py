@@ -11,6 +11,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from emrdm.networks.neighborhood.triton_kernels import exp2
+
 _LOG2E = tl.constexpr(1.4426950408889634)
 _LOW = tl.constexpr(-1e30)  # the logit of a key that is not there
 
@@ -26,11 +28,14 @@ def _normalised(x, gain_ptr, WIDTH: tl.constexpr, BLOCK: tl.constexpr, EPSILON: 
 
 
 @triton.jit
-def _turned(x, cosine, sine, scale, EPSILON: tl.constexpr, DTYPE: tl.constexpr):
-    """A head (rows, d) as unit vectors times sqrt(scale), the pairs of neighbours in its first half turned."""
+def _turned(x, rms, cosine, sine, scale, EPSILON: tl.constexpr, DTYPE: tl.constexpr):
+    """A head (rows, d) as unit vectors times sqrt(scale), the pairs of neighbours in its first half turned.
+
+    ``rms`` is a factor of each row of x that is still to come.
+    """
     ROWS: tl.constexpr = x.shape[0]
     D: tl.constexpr = x.shape[1]
-    x = x * (tl.sqrt(scale) * tl.rsqrt(tl.sum(x * x, 1) + EPSILON))[:, None]
+    x = x * (tl.sqrt(scale) * rms * tl.rsqrt(tl.sum(x * x, 1) * rms * rms + EPSILON))[:, None]
     x = x.to(DTYPE)  # what follows moves between threads: half the bytes
     turning, staying = tl.split(tl.permute(tl.reshape(x, [ROWS, 2, D // 2]), [0, 2, 1]))
     even, odd = tl.split(tl.reshape(turning, [ROWS, D // 4, 2]))
@@ -60,7 +65,9 @@ def heads_kernel(
     inside = (m < rows)[:, None]
     start = m.to(tl.int64)
     x = tl.load(x_ptr + start[:, None] * WIDTH + k[None, :], mask=inside, other=0.0)
-    x = _normalised(x, gain_ptr, WIDTH, WIDTH, EPSILON)
+    wide = x.to(tl.float32)
+    rms = tl.rsqrt(tl.sum(wide * wide, 1) / WIDTH + EPSILON)  # a factor of rows: cheaper behind the product
+    x = (wide * tl.load(gain_ptr + k).to(tl.float32)[None, :]).to(x.dtype)
     for head in range(HEADS):
         weight = weight_ptr + (head * CHANNELS + d)[None, :] * WIDTH + k[:, None]
         out = out_ptr + start[:, None] * (3 * WIDTH) + (head * CHANNELS + d)[None, :]
@@ -69,19 +76,29 @@ def heads_kernel(
         # One after the other: with three results at a time, registers are left for half as many programs.
         for part in tl.static_range(2):
             turned = tl.dot(x, tl.load(weight + part * WIDTH * WIDTH))
-            turned = _turned(turned, cosine, sine, scale, EPSILON, out_ptr.dtype.element_ty)
+            turned = _turned(turned, rms, cosine, sine, scale, EPSILON, out_ptr.dtype.element_ty)
             tl.store(out + part * WIDTH, turned, mask=inside)
-        v = tl.dot(x, tl.load(weight + 2 * WIDTH * WIDTH))
+        v = tl.dot(x, tl.load(weight + 2 * WIDTH * WIDTH)) * rms[:, None]
         tl.store(out + 2 * WIDTH, v.to(out_ptr.dtype.element_ty), mask=inside)
 
 
 @triton.jit
 def _geglu(value, gate):
-    """Value times GELU(gate), with the error function good to 2.5e-5 (Abramowitz and Stegun 7.1.25): half the work."""
-    z = tl.abs(gate) * 0.7071067811865476
-    t = 1.0 / (1.0 + 0.47047 * z)
-    rest = t * (0.3480242 + t * (-0.0958798 + t * 0.7478556)) * tl.exp2(z * z * -_LOG2E)
-    return value * gate * tl.where(gate < 0, 0.5 * rest, 1.0 - 0.5 * rest)
+    """Value times GELU(gate): gate times its normal distribution, 1/2 + x P(x^2) for |x| < 4.5, good to 2e-5.
+
+    Finer than bfloat16, and half the instructions of an error function.
+    """
+    x = tl.minimum(tl.maximum(gate, -4.5), 4.5)
+    square = x * x
+    p = square * 3.805694e-11 - 4.002317e-9
+    p = p * square + 1.846166e-7
+    p = p * square - 4.959737e-6
+    p = p * square + 8.727665e-5
+    p = p * square - 1.076739e-3
+    p = p * square + 9.729491e-3
+    p = p * square - 6.624044e-2
+    p = p * square + 0.3988665
+    return value * gate * (x * p + 0.5)
 
 
 @triton.jit
@@ -176,7 +193,7 @@ def linear_kernel(
             head = part % HEADS
             cosine, sine = _angles(angles_ptr, m, rows, height * width, head, HEADS, CHANNELS)
             scale = tl.load(scale_ptr + head)
-            total = _turned(total, cosine, sine, scale, EPSILON, out_ptr.dtype.element_ty).to(tl.float32)
+            total = _turned(total, 1.0, cosine, sine, scale, EPSILON, out_ptr.dtype.element_ty).to(tl.float32)
     if THEN == "split":
         INNER: tl.constexpr = N // 4
         corner, channel = first_n // INNER, tl.multiple_of(first_n % INNER, BLOCK_N)  # BLOCK_N divides N / 4
@@ -220,15 +237,15 @@ def global_attention_kernel(
         if not EVEN:
             logits = tl.where((n < tokens)[None, :], logits, _LOW)
         if BOUNDED:
-            weights = tl.exp2(logits - highest[:, None])
+            weights = exp2(logits - highest[:, None])
         else:
             higher = tl.maximum(highest, tl.max(logits, 1))
-            weights = tl.exp2(logits - higher[:, None])
-            shrink = tl.exp2(highest - higher)
+            weights = exp2(logits - higher[:, None])
+            shrink = exp2(highest - higher)
             total = total * shrink
             result = result * shrink[:, None]
             highest = higher
         total += tl.sum(weights, 1)
         result = tl.dot(weights.to(v.dtype), v, result)
     out = out_ptr + sample * tokens * WIDTH + head * CHANNELS + m[:, None] * WIDTH + d[None, :]
-    tl.store(out, (result / total[:, None]).to(out_ptr.dtype.element_ty), mask=(m < tokens)[:, None])
+    tl.store(out, (result * (1.0 / total)[:, None]).to(out_ptr.dtype.element_ty), mask=(m < tokens)[:, None])

@@ -23,11 +23,10 @@ Direction = Literal["forward", "backward"]
 
 
 class Tile(NamedTuple):
-    """A rectangle of queries, the keys taken at a time, and how a GPU runs it."""
+    """A rectangle of queries, and how a GPU runs it."""
 
     height: int
     width: int
-    block: int
     warps: int
     stages: int
 
@@ -37,12 +36,11 @@ class Tile(NamedTuple):
 
 
 CANDIDATES: dict[Direction, tuple[Tile, ...]] = {
-    "forward": (Tile(8, 8, 32, 4, 3), Tile(8, 8, 16, 4, 4), Tile(4, 16, 32, 4, 3), Tile(8, 8, 64, 4, 2)),
-    "backward": (Tile(8, 8, 32, 4, 3), Tile(8, 8, 16, 4, 3), Tile(8, 8, 64, 4, 2)),
+    "forward": (Tile(8, 8, 4, 3), Tile(8, 8, 4, 4), Tile(16, 8, 4, 3), Tile(16, 8, 8, 3)),
+    "backward": (Tile(8, 8, 4, 2), Tile(8, 8, 4, 3), Tile(16, 8, 8, 2)),
 }
-
 # Exact products are made of single operations, unrolled: larger tiles take minutes to compile.
-FLOAT32: dict[Direction, Tile] = {"forward": Tile(8, 8, 32, 4, 2), "backward": Tile(8, 8, 16, 4, 1)}
+FLOAT32: dict[Direction, Tile] = {"forward": Tile(8, 8, 4, 2), "backward": Tile(8, 8, 4, 1)}
 
 
 def keys_seen(length: int, tile: int, kernel: int) -> int:

@@ -5,6 +5,7 @@ Imported only where Triton is: see ``emrdm.gpu``.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -106,7 +107,7 @@ def launch_forward(
         triton_kernels.forward_kernel[grid](
             q, k, v, out, lse, bound, *q.stride()[:4], *k.stride()[:4], *v.stride()[:4], *out.stride()[:4],
             height, width, scale, KEEP=keep, BOUNDED=bound is not None, **_constants(q, (q, k, v, out), kernel, tile),
-            SPAN_H=tiles.keys_seen(height, tile.height, kernel), SPAN_W=tiles.keys_seen(width, tile.width, kernel),
+            **_span(tiles.keys_seen, height, width, tile, kernel),
         )  # fmt: skip
 
     with torch.cuda.device_of(q):  # Triton launches on the current GPU
@@ -130,12 +131,11 @@ def launch_backward(
         constants = _constants(q, (q, k, v, out, grad), kernel, tile)
         triton_kernels.backward_queries_kernel[grid](
             q, k, v, out, grad, lse, delta, grad_q, *strides, height, width, scale, **constants,
-            SPAN_H=tiles.keys_seen(height, tile.height, kernel), SPAN_W=tiles.keys_seen(width, tile.width, kernel),
+            **_span(tiles.keys_seen, height, width, tile, kernel),
         )  # fmt: skip
         triton_kernels.backward_keys_kernel[grid](
             q, k, v, grad, lse, delta, grad_k, grad_v, *strides, height, width, scale, **constants,
-            SPAN_H=tiles.queries_seeing(height, tile.height, kernel),
-            SPAN_W=tiles.queries_seeing(width, tile.width, kernel),
+            **_span(tiles.queries_seeing, height, width, tile, kernel),
         )  # fmt: skip
 
     with torch.cuda.device_of(q):
@@ -153,11 +153,16 @@ def _constants(q: Tensor, tensors: tuple[Tensor, ...], kernel: int, tile: Tile) 
         "BLOCK_D": max(16, 1 << (channels - 1).bit_length()),  # matrix units want 16 at least
         "TILE_H": tile.height,
         "TILE_W": tile.width,
-        "BLOCK": tile.block,
         "PRECISION": "ieee" if exact else "tf32",
         "num_warps": tile.warps,
         "num_stages": tile.stages,
     }
+
+
+def _span(seen: Callable[[int, int, int], int], height: int, width: int, tile: Tile, kernel: int) -> dict[str, int]:
+    """The rectangle that streams by, and its columns as matrix units take them: a power of two, 16 at least."""
+    rows, columns = seen(height, tile.height, kernel), seen(width, tile.width, kernel)
+    return {"SPAN_H": rows, "SPAN_W": columns, "COLUMNS": max(16, 1 << (columns - 1).bit_length())}
 
 
 def _with_unit_stride(x: Tensor) -> Tensor:
