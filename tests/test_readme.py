@@ -66,6 +66,8 @@ def test_commands_run(tmp_path, monkeypatch, capsys):
         arguments = shlex.split(command, comments=True)[1:]
         if "cuhk-cr1" in arguments:  # the stand-in checkpoint is a tiny one
             arguments[arguments.index("cuhk-cr1")] = "tiny"
+        if arguments[0] == "bench":
+            arguments += ["tiny", "--quick", "--size", "32", "--cases", "forward"]
         if arguments[0] in ("train", "ablate"):  # minutes instead of hours, and those in a moment
             arguments = ["tiny" if word == "rgb-small" else word for word in arguments]
             arguments += [f"{key}={json.dumps(value)}" for key, value in SMALL.items() if arguments[0] == "train"]
