@@ -13,7 +13,7 @@ def test_the_cpu_is_always_described():
     assert found[cpu]["exact"] == "plain network in float32, tiled attention (exact)"
     assert found[cpu]["kernels"] == "not usable: no kernels for a cpu"
     assert found[cpu]["training"].startswith("tiled attention, eager")
-    assert "tiles.json" in found[software]["caches"]
+    assert "choices.json" in found[software]["caches"]
 
 
 def test_choices_of_the_user_are_told(monkeypatch):

@@ -1,5 +1,8 @@
 """Whether kernels can run, and why not."""
 
+import sys
+from types import SimpleNamespace
+
 import torch
 
 from emrdm import gpu
@@ -27,4 +30,17 @@ def test_a_gpu_needs_triton_and_some_youth(monkeypatch):
     monkeypatch.setattr(torch.version, "hip", None)
     assert gpu.why_not(torch.device("cuda")) == "kernels need compute capability 8.0"
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
+    monkeypatch.setattr(gpu, "_trial", lambda device: None)
     assert gpu.usable(torch.device("cuda"))
+
+
+def test_where_no_kernel_compiles_none_is_used(monkeypatch):
+    """Triton needs a compiler of C, which slim containers lack."""
+    monkeypatch.setitem(sys.modules, "emrdm.gpu.trial", SimpleNamespace(run=broken))
+    gpu._trial.cache_clear()
+    assert gpu._trial(CPU) == "Triton cannot compile here (RuntimeError: Failed to find C compiler.)"
+    gpu._trial.cache_clear()
+
+
+def broken(device):
+    raise RuntimeError("Failed to find C compiler.\nPlease specify one")

@@ -1,9 +1,11 @@
 """The model as users call it: layouts, units, dates, missing frames, seeds, and bad input in one clear line."""
 
+import copy
 import dataclasses
 import datetime
 import logging
 import math
+import pickle
 
 import numpy as np
 import pytest
@@ -481,3 +483,24 @@ def test_cpu_and_gpu_agree(multi):
     on_gpu = multi.to("cuda").restore(cloudy, aux, seed=3)
     multi.to("cpu")
     assert np.abs(on_cpu - on_gpu).max() < 0.1  # of 255
+
+
+def test_another_network_in_its_place_is_used():
+    model, other = EMRDM.from_preset("tiny", seed=1), EMRDM.from_preset("tiny", seed=2)
+    for one in (model, other):
+        with torch.no_grad():
+            for parameter in one.network.parameters():
+                parameter.add_(0.01)
+    cloudy = torch.rand(1, 1, len(model.config.bands), 32, 32) * 2 - 1
+    before = model.sample(cloudy)
+    model.network = other.network
+    assert torch.equal(model.sample(cloudy), other.sample(cloudy))
+    assert not torch.equal(model.sample(cloudy), before)
+
+
+def test_models_can_be_copied_and_pickled_after_use():
+    model = EMRDM.from_preset("tiny")
+    cloudy = torch.rand(1, 1, len(model.config.bands), 32, 32) * 2 - 1
+    expected = model.sample(cloudy)
+    for other in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+        assert torch.equal(other.sample(cloudy), expected)

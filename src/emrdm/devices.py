@@ -11,9 +11,9 @@ import torch
 from emrdm import gpu
 from emrdm.config import ModelConfig
 from emrdm.networks import NetworkConfig, build
+from emrdm.networks.choices import cache_file
 from emrdm.networks.fast import FastNetwork
 from emrdm.networks.neighborhood import choose
-from emrdm.networks.neighborhood.tiles import cache_file
 
 # As small as networks get: how one runs does not depend on how large it is.
 _SMALL = NetworkConfig(
@@ -31,7 +31,7 @@ _SMALL = NetworkConfig(
 def describe_devices(config: ModelConfig | None = None) -> dict[str, dict[str, str]]:
     """For each device, and for the software: facts by name, in words. With ``config``, how such a model runs."""
     network = _SMALL if config is None else config.network
-    found = {_software(): {"caches": f"{cache_file()} (tiles), {_triton_cache()} (kernels)"}}
+    found = {_software(): {"caches": f"{cache_file()} (choices), {_triton_cache()} (kernels)"}}
     for i in range(torch.cuda.device_count()):
         device = torch.device("cuda", i)
         facts = torch.cuda.get_device_properties(device)

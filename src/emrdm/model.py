@@ -25,6 +25,7 @@ from emrdm.networks.layers import without_dropout
 from emrdm.noise import Window, fold, normal, split_keys
 from emrdm.presets import load_preset
 
+_RECORDED_STEPS = 32  # a recording has all kernels of all steps
 _METHODS: dict[str, Callable[..., Tensor]] = {
     "euler": euler,
     "stochastic": stochastic,
@@ -68,8 +69,8 @@ class EMRDM:
         self.network = network or networks.build(config.network, config.in_channels, config.out_channels)
         self.process: Process = process or config.process
         self.network.eval()
-        self._fast = FastNetwork(self.network)
-        self._dropouts = [module for module in self.network.modules() if isinstance(module, nn.Dropout)]
+        self._prepared: FastNetwork | None = None
+        self._dropouts: list[nn.Module] = []
 
     # ---------------------------------------------------------------- where models come from
 
@@ -247,6 +248,7 @@ class EMRDM:
             return method(denoiser, cloudy, times, self.process, noise, present=present, callback=callback, **churn)
 
         self._check_condition(cloudy, aux, present)
+        fast = self._fast  # first: it finds the layers with dropout
         with torch.no_grad(), without_dropout(*self._dropouts):
             if noise is not None:
                 return run(cloudy, aux, present, noise)
@@ -256,12 +258,22 @@ class EMRDM:
             def run_keyed(cloudy: Tensor, aux: Tensor | None, present: Tensor | None, words: Tensor) -> Tensor:
                 return run(cloudy, aux, present, _noise_by_position(cloudy, words))
 
-            if callback is None and not exact and cloudy.is_cuda:  # on a GPU, a whole run is one launch where that pays
-                key = (sampler, id(self.process), self.config.preconditioning)
-                found = self._fast.replay(run_keyed, cloudy, aux, present, words, key=key)
+            # On a GPU, a whole run is one launch where that pays. Other processes than ours might look at the device.
+            known = isinstance(self.process, MeanReverting) and sampler.steps <= _RECORDED_STEPS
+            if callback is None and not exact and cloudy.is_cuda and known:
+                key = (sampler, self.process, self.config.preconditioning)
+                found = fast.replay(run_keyed, cloudy, aux, present, words, key=key)
                 if found is not None:
                     return found
             return run_keyed(cloudy, aux, present, words)
+
+    @property
+    def _fast(self) -> FastNetwork:
+        """Ways to run the network that there is now."""
+        if self._prepared is None or self._prepared.network is not self.network:
+            self._prepared = FastNetwork(self.network)
+            self._dropouts = [module for module in self.network.modules() if isinstance(module, nn.Dropout)]
+        return self._prepared
 
     def path(self, *, exact: bool = False) -> str:
         """How the network is run to restore images on its device, and why, in words."""
@@ -284,7 +296,7 @@ class EMRDM:
                 stacked = stacked.squeeze(1)
             return run(stacked, c_noise, present)
 
-        return Denoiser(network, self.process, self.config.preconditioning, present)
+        return Denoiser(network, self.process, self.config.preconditioning, present, levels_on_host=True)
 
     def _check_condition(self, cloudy: Tensor, aux: Tensor | None, present: Tensor | None) -> None:
         """Refuse conditions that do not fit each other, once for all calls of a denoiser."""

@@ -1,6 +1,8 @@
 """Which way a network runs."""
 
+import copy
 import logging
+import pickle
 
 import pytest
 import torch
@@ -152,3 +154,57 @@ def test_wrong_input_is_the_users_and_no_failure(network):
     with pytest.raises(InputError, match="height 30"):
         fast(X[:, :, :30], LEVEL)
     assert fast.why_plain() is None
+
+
+def test_steps_of_fused_optimisers_are_noticed(network):
+    """Their kernels change weights behind the back of torch's counters."""
+    fast = FastNetwork(network)
+    fast(X, LEVEL)
+    with torch.enable_grad():
+        optimizer = torch.optim.AdamW(network.parameters(), lr=0.1, fused=True)
+        network(X, LEVEL).square().mean().backward()
+        optimizer.step()
+    assert error(fast(X, LEVEL), network(X, LEVEL)) < 3e-6
+
+
+def test_layers_and_buffers_that_are_replaced_are_noticed(network):
+    fast = FastNetwork(network)
+    fast(X, LEVEL)
+    network.time_emb.weight.mul_(0.5)
+    assert error(fast(X, LEVEL), network(X, LEVEL)) < 3e-6
+    network.patch_out = copy.deepcopy(network.patch_out)
+    network.patch_out.proj.weight.mul_(-1)
+    assert error(fast(X, LEVEL), network(X, LEVEL)) < 3e-6
+
+
+def test_copies_and_pickles_start_afresh(network):
+    fast = FastNetwork(network)
+    expected = fast(X, LEVEL)
+    for other in (copy.deepcopy(fast), pickle.loads(pickle.dumps(fast))):
+        assert other.network is not network
+        assert torch.equal(other(X, LEVEL), expected)
+
+
+def test_hooks_are_called(network):
+    fast, calls = FastNetwork(network), []
+    handle = network.mid_level.register_forward_hook(lambda *_: calls.append(1))
+    fast(X, LEVEL)
+    assert calls
+    assert fast.why_plain() == "somebody watches its layers by hooks"
+    handle.remove()
+    assert fast.why_plain() is None
+
+
+def test_an_autocast_around_it_changes_nothing(network):
+    fast = FastNetwork(network)
+    with torch.autocast("cpu", torch.bfloat16):
+        inside = fast(X, LEVEL)
+    assert torch.equal(inside, FastNetwork(network)(X, LEVEL))
+    assert torch.equal(inside, fast(X, LEVEL))
+
+
+def test_it_runs_in_inference_mode_and_then_outside(network):
+    fast = FastNetwork(network)
+    with torch.inference_mode():
+        inside = fast(X, LEVEL)
+    assert torch.equal(inside, fast(X, LEVEL))

@@ -1,7 +1,5 @@
 """The Triton kernels of neighbourhood attention: against the definition, in the interpreter and on a GPU."""
 
-import json
-
 import pytest
 import torch
 from tests.interpreter import interpret, needs_triton
@@ -67,20 +65,6 @@ def test_the_queries_that_see_a_tile_of_keys_are_counted_right():
                     most = max(most, seeing[-1] - seeing[0] + 1)
                 assert tiles.queries_seeing(length, tile, kernel) == most
                 assert tiles.keys_seen(length, tile, kernel) <= length
-
-
-def test_choices_of_tiles_are_read_back_and_a_broken_cache_is_ignored(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    tiles._known.cache_clear()
-    assert tiles._known() == {}
-    tiles._write({"a GPU": 1})
-    tiles._known.cache_clear()
-    assert tiles._known() == {"a GPU": 1}
-    for broken in ("{", "[1]", json.dumps({"a GPU": "x"})):
-        tiles.cache_file().write_text(broken)
-        tiles._known.cache_clear()
-        assert tiles._known() == {}
-    tiles._known.cache_clear()
 
 
 def test_where_there_are_no_kernels_the_tiled_back_end_is_chosen(monkeypatch):

@@ -21,6 +21,9 @@ class Replayable:
 
     def replay(self):
         self.replays += 1
+        for recorded in self.recorder._recorded.values():  # all share memory
+            for gradient in recorded.gradients:
+                gradient.fill_(torch.nan)
         kept = [p.grad for p in self.parameters]
         self.recorder._forget()
         self.loss.copy_(self.factor * self.recorder._compute(*self.inputs).detach())
@@ -78,6 +81,18 @@ def test_gradients_are_those_of_the_function_before_and_after_recording(make, tu
         network.zero_grad()
     assert len(graphs) == 1
     assert graphs[0].replays == 1 + 5 * turns - 3  # the check, and all batches but the first three
+
+
+def test_batches_of_several_shapes_may_meet_in_a_step(make):
+    network, recorder, compute, graphs = make
+    for order in ((4, 6), (6, 4), (4, 6, 6, 4), (6, 4, 4, 6, 4)):
+        batches = [torch.randn(rows, 3) for rows in order]
+        losses, gradients = expected(network, compute, batches)
+        assert [recorder(x, None).item() for x in batches] == losses
+        for parameter, gradient in zip(network.parameters(), gradients, strict=True):
+            assert torch.allclose(parameter.grad, gradient, rtol=1e-5)
+        network.zero_grad()
+    assert len(graphs) == 2
 
 
 def test_every_shape_has_a_recording_and_only_so_many(make):

@@ -27,7 +27,7 @@ examples:
   emrdm info sen12ms-cr             a preset by name
   emrdm info my-preset.toml         a preset of your own
   emrdm info weights.safetensors    a weights file
-  emrdm info --device               what this machine has, and how models run on it
+  emrdm info --device               this machine, and how models run on it
 """
 
 

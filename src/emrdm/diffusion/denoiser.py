@@ -14,10 +14,7 @@ from emrdm.diffusion.shapes import mean_over_frames, per_sample
 
 
 class Network(Protocol):
-    """F: any callable from scaled noisy frames (B, L, C, H, W) and c_noise (B,) to an image (B, C, H, W).
-
-    c_noise is where the time is: on the CPU in a sampler, on the images' device in training.
-    """
+    """F: any callable from scaled noisy frames (B, L, C, H, W) and c_noise (B,) to an image (B, C, H, W)."""
 
     def __call__(self, x: Tensor, c_noise: Tensor, /) -> Tensor:
         """Network output with unit variance."""
@@ -34,12 +31,15 @@ class Denoiser:
         process: gives sigma(t) and k(t).
         preconditioning: gives the factors.
         present: (B, L) bool, which frames exist; None means all. Missing frames are left out of the mean and of L.
+        levels_on_host: hand on a c_noise that is the same for all samples on the CPU, where the network wants to read
+            it without waiting for the device.
     """
 
     network: Network
     process: Process
     preconditioning: Preconditioning
     present: Tensor | None = None
+    levels_on_host: bool = False
 
     def factors(self, t: Tensor, frames: int) -> Factors:
         """Preconditioning factors at time ``t``, for the frames that exist."""
@@ -53,7 +53,9 @@ class Denoiser:
         """
         factors = self.factors(t.to(x.device) if t.ndim else t, x.shape[1])
         level = torch.float32 if x.dtype.itemsize < 4 else x.dtype
-        c_noise = factors.c_noise.to(level).expand(len(x))  # one for all stays on the CPU, where a network may read it
+        c_noise = factors.c_noise.to(level).expand(len(x))
+        if not self.levels_on_host:
+            c_noise = c_noise.to(x.device, non_blocking=True)
         output = self.network(per_sample(factors.c_in, x) * x, c_noise)
         skipped = mean_over_frames(x, self.present)
         return per_sample(factors.c_skip, skipped) * skipped + per_sample(factors.c_out, output) * output

@@ -30,7 +30,16 @@ class FastNetwork:
         self.network = network
         self._fused: Any = None
         self._failed: str | None = None
+        self._records = True
         self._said = ""
+        self._modules = list(network.modules())
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The network alone: what was prepared for this machine is made again on another."""
+        return {"network": self.network}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        FastNetwork.__init__(self, state["network"])
 
     def __call__(self, x: Tensor, c_noise: Tensor, present: Tensor | None = None, *, exact: bool = False) -> Tensor:
         """(B, in, H, W) or (B, L, in, H, W), c_noise (B,) -> (B, out, H, W)."""
@@ -78,7 +87,7 @@ class FastNetwork:
             key: of all that it depends on beside them.
         """
         images = inputs[0]
-        if images is None or not images.is_cuda or self.why_plain() is not None:
+        if images is None or not images.is_cuda or not self._records or self.why_plain() is not None:
             return None
         try:
             with torch.cuda.device_of(images):
@@ -87,8 +96,13 @@ class FastNetwork:
                     return None
                 found: Tensor = fused.graphs.replay(function, *inputs, key=key, held=fused.held)
                 return found
-        except Exception as error:  # see _fail
-            self._fail(error)
+        except EmrdmError:
+            raise
+        except Exception as error:  # memory that is short, an operation that cannot be recorded
+            self._records = False
+            if self._fused is not None:
+                self._fused.graphs.off = True
+            _LOG.warning("runs are not recorded as CUDA graphs (%s): kernels are launched one by one", _brief(error))
             return None
 
     def why_plain(self) -> str | None:
@@ -99,6 +113,8 @@ class FastNetwork:
             return f"fused operations failed ({self._failed})"
         if self._device.type != "cpu" and (reason := gpu.why_not(self._device)) is not None:
             return reason
+        if any(module._forward_hooks or module._forward_pre_hooks for module in self._modules):
+            return "somebody watches its layers by hooks"
         from emrdm.networks.fused import why_not
 
         return why_not(self.network)
@@ -144,6 +160,7 @@ class FastNetwork:
 
         if self._fused is None or not self._fused.is_current():
             self._fused = FusedNetwork(self.network, self._dtype())
+            self._fused.graphs.off = not self._records
         return self._fused
 
     def _dtype(self) -> torch.dtype:
@@ -160,9 +177,13 @@ class FastNetwork:
         """
         if isinstance(error, torch.OutOfMemoryError | EmrdmError):
             raise error
-        self._failed = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+        self._failed = _brief(error)
         self._fused = None
         _LOG.warning("fused operations failed (%s): going on with the plain network", self._failed)
+
+
+def _brief(error: Exception) -> str:
+    return f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
 
 
 def _name(dtype: torch.dtype) -> str:

@@ -11,6 +11,8 @@ from typing import Any, final
 import torch
 from torch import Tensor
 
+from emrdm import gpu
+
 _LOG = logging.getLogger(__name__)
 _SEEN = 2  # times that batches of a shape are computed before they are recorded: compilers and tuning are done then
 _KEPT = 4  # shapes; each holds the memory of its activations
@@ -41,6 +43,7 @@ class Recorder:
         self._seen: Counter[object] = Counter()
         self._recorded: dict[object, _Recorded] = {}
         self._pool: Any = None
+        self._stream: Any = None
         self.failed: str | None = None
 
     def __call__(self, *inputs: Tensor | None) -> Tensor:
@@ -55,12 +58,10 @@ class Recorder:
         return self._try(key, inputs)
 
     def _replay(self, recorded: _Recorded, inputs: Sequence[Tensor | None]) -> Tensor:
+        # Gradients of an earlier replay are in memory that this one may use, whichever recording they are from.
+        ours = {id(x) for known in self._recorded.values() for x in known.gradients if x is not None}
         earlier = [parameter.grad for parameter in self._parameters]
-        # The gradients of the last replay may be among them, and are about to be overwritten.
-        earlier = [
-            mine.clone() if mine is not None and mine is theirs else mine
-            for mine, theirs in zip(earlier, recorded.gradients, strict=True)
-        ]
+        earlier = [x.clone() if x is not None and id(x) in ours else x for x in earlier]
         for mine, given in zip(recorded.inputs, inputs, strict=True):
             if mine is not None and given is not None:
                 mine.copy_(given, non_blocking=True)
@@ -96,22 +97,24 @@ class Recorder:
 
     def _compute_aside(self, inputs: Sequence[Tensor | None]) -> Tensor:
         """On a stream of its own, as recording will be: so torch wants it before."""
-        stream = torch.cuda.Stream()
-        stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream):
+        self._stream = self._stream or torch.cuda.Stream()
+        self._stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(self._stream):
             loss = self._compute(*inputs).detach()
-        torch.cuda.current_stream().wait_stream(stream)
+        torch.cuda.current_stream().wait_stream(self._stream)
         return loss
 
     def _record(self, inputs: Sequence[Tensor | None]) -> _Recorded:
         mine = tuple(None if x is None else x.clone() for x in inputs)
         torch.cuda.synchronize()
         torch.cuda.empty_cache()  # what batches took so far is wanted for the recording
-        graph = torch.cuda.CUDAGraph()
         self._pool = self._pool or torch.cuda.graph_pool_handle()
-        with torch.cuda.graph(graph, pool=self._pool):
+        with gpu.recording(self._stream, self._pool) as graph:
             loss = self._compute(*mine).detach()
         gradients = [parameter.grad for parameter in self._parameters]
+        for x in (loss, *gradients):  # else a recording of nothing would pass for one
+            if x is not None:
+                x.fill_(torch.nan)
         return _Recorded(graph, mine, loss, gradients)
 
     def _compare(self, loss: Tensor, again: Tensor, computed: Sequence[Tensor | None]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, final
 
 import torch
@@ -56,6 +56,7 @@ class Stepper:
         self.parameters: list[Tensor] = list(self.network.parameters())
         self.spread = any(hasattr(parameter, "full_tensor") for parameter in self.parameters)
         self.average = MovingAverage(self.parameters, decay=recipe.optimizer.ema_decay)
+        self._differentiate = _differentiation(self.module, fabric, self.samples)
         self.recorder = Recorder(self._differentiate, self.parameters) if self._records() else None
         self.begin(0)
 
@@ -85,12 +86,6 @@ class Stepper:
             more = number + 1 < self.accumulate or i + 1 < passes
             with self.fabric.no_backward_sync(self.module, enabled=more):
                 self.loss += self._differentiate(*inputs, weight=i < len(parts)).detach()
-
-    def _differentiate(self, *inputs: Tensor | None, weight: bool = True) -> Tensor:
-        """This batch's share of the loss of the step, whose gradients are added to the parameters'."""
-        share: Tensor = self.module(*inputs).sum() / self.samples * weight
-        self.fabric.backward(share)
-        return share
 
     def _passes(self, parts: int) -> int:
         """Passes through the network that a turn needs, where images of several shapes make several parts.
@@ -135,3 +130,17 @@ class Stepper:
         loss, size = self.agree(norm)
         self.finish(norm, loss, size)
         return loss, size
+
+
+def _differentiation(module: Any, fabric: Any, samples: int) -> Callable[..., Tensor]:
+    """A function of a batch: its share of the loss of a step, whose gradients it adds to the parameters'.
+
+    It does not hold the stepper, whose memory would else wait for the garbage collector.
+    """
+
+    def differentiate(*inputs: Tensor | None, weight: bool = True) -> Tensor:
+        share: Tensor = module(*inputs).sum() / samples * weight
+        fabric.backward(share)
+        return share
+
+    return differentiate

@@ -6,17 +6,22 @@ import time
 import pytest
 import torch
 
+from emrdm.networks import choices
 from emrdm.networks.fused import cpu
 
 
+def forget():
+    for function in (cpu.faster_dtype, cpu.settle_threads, choices._all):
+        function.cache_clear()
+
+
 @pytest.fixture
-def _forgetful():
+def _forgetful(tmp_path, monkeypatch):
     """Nothing is remembered before or after."""
-    for function in (cpu.faster_dtype, cpu.settle_threads):
-        function.cache_clear()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    forget()
     yield
-    for function in (cpu.faster_dtype, cpu.settle_threads):
-        function.cache_clear()
+    forget()
 
 
 def blocks(monkeypatch, **seconds):
@@ -39,9 +44,19 @@ def blocks(monkeypatch, **seconds):
 @pytest.mark.usefixtures("_forgetful")
 def test_bfloat16_needs_a_clear_advantage(monkeypatch):
     for half, expected in ((0.001, torch.bfloat16), (0.01, torch.float32), (0.02, torch.float32)):
-        cpu.faster_dtype.cache_clear()
+        forget()
+        choices.cache_file().unlink(missing_ok=True)
         blocks(monkeypatch, float32=0.01, bfloat16=half)
         assert cpu.faster_dtype().dtype == expected
+
+
+@pytest.mark.usefixtures("_forgetful")
+def test_the_choice_is_kept_for_other_processes(monkeypatch):
+    blocks(monkeypatch, float32=0.01, bfloat16=0.001)
+    first = cpu.faster_dtype()
+    forget()
+    blocks(monkeypatch, float32=0.001, bfloat16=0.01)
+    assert cpu.faster_dtype() == first
 
 
 @pytest.mark.usefixtures("_forgetful")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import platform
 import time
 from collections.abc import Callable
 from functools import lru_cache
@@ -13,6 +14,7 @@ from typing import NamedTuple, final
 import torch
 from torch import Tensor
 
+from emrdm.networks.choices import keep, known
 from emrdm.networks.fused import processor
 
 _ADVANTAGE = 1.2  # what bfloat16 has to gain before float32 is given up
@@ -29,7 +31,20 @@ class Choice(NamedTuple):
 
 @lru_cache(maxsize=1)
 def faster_dtype() -> Choice:
-    """By timing a small block in bfloat16 and float32: some CPUs have instructions for bfloat16, some imitate them."""
+    """By timing a small block in bfloat16 and float32: some CPUs have instructions for bfloat16, some imitate them.
+
+    What was found is kept: near the bound, another trial might find the opposite, and results should not.
+    """
+    key = f"{_model()}, torch {torch.__version__}, {torch.get_num_threads()} threads, bfloat16 against float32"
+    ratio = known(key)
+    if ratio is None:
+        ratio = _trial()
+        keep(key, ratio)
+    return Choice(torch.bfloat16 if ratio >= _ADVANTAGE else torch.float32, ratio)
+
+
+def _trial() -> float:
+    """How many times as fast bfloat16 is."""
     blocks = [_block(dtype) for dtype in (torch.float32, torch.bfloat16)]
     times = [math.inf, math.inf]
     with torch.no_grad():
@@ -39,8 +54,15 @@ def faster_dtype() -> Choice:
                 block()
                 if repeat:  # the first one prepares
                     times[i] = min(times[i], time.perf_counter() - began)
-    ratio = times[0] / times[1]
-    return Choice(torch.bfloat16 if ratio >= _ADVANTAGE else torch.float32, ratio)
+    return times[0] / times[1]
+
+
+def _model() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor()
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())
 
 
 def _block(dtype: torch.dtype, side: int = 20, width: int = 192, heads: int = 3) -> Callable[[], Tensor]:

@@ -14,6 +14,7 @@ from typing import Any, final
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from emrdm import gpu
 from emrdm.networks.fused.graphs import Graphs
@@ -34,11 +35,21 @@ from emrdm.networks.layers import (
 from emrdm.networks.temporal import TemporalHDiT, enlarge
 
 _LEVELS_KEPT = 1024  # noise levels whose gains are kept: some tens of kilobytes each
-_TABLES_KEPT = 16  # of turns, one for each level and size; megabytes each. CUDA graphs hold on to all of theirs.
+_TABLES_KEPT = 16  # of turns, one for each level and size; megabytes each
+_CALLS = 16  # before one call is recorded by itself: most runs are recorded as a whole
 
 # Logits are scale * cosine, so their highest need not be looked for: it is at most the scale. With a larger one, the
 # exponentials of all keys of a query might be too small for a float.
 _LARGEST_SCALE = 40.0
+_optimizer_steps = 0  # of all optimisers: fused ones change weights without telling anybody
+
+
+def _count_step(*_: object) -> None:
+    global _optimizer_steps
+    _optimizer_steps += 1
+
+
+register_optimizer_step_post_hook(_count_step)
 
 
 @final
@@ -48,7 +59,9 @@ class FusedNetwork:
     def __init__(self, network: Hourglass, dtype: torch.dtype = torch.bfloat16) -> None:
         self.network, self.dtype = network, dtype
         self.device = next(network.parameters()).device
-        self._tables = [module._parameters for module in network.modules() if module._parameters]
+        modules = list(network.modules())
+        self._tables = [t for module in modules for t in (module._parameters, module._buffers) if t]
+        self._children = [module._modules for module in modules if module._modules]
         self._version = self._now()
         self.graphs = Graphs()
         self.ops = _operations(self.device)
@@ -83,23 +96,29 @@ class FusedNetwork:
 
     def __call__(self, x: Tensor, c_noise: float, present: Tensor | None = None) -> Tensor:
         """(B, in, H, W) or (B, L, in, H, W), any float type, one noise level -> (B, out, H, W), float32."""
-        with torch.cuda.device_of(x):  # Triton launches on the current GPU
+        # Triton launches on the current GPU; a caller's autocast would change types that are chosen here.
+        with torch.cuda.device_of(x), torch.autocast(self.device.type, enabled=False):
             gains = self._gains_at(c_noise)
             if not x.is_cuda or not self.graphs.pays(x):
                 return self.run(x, gains, present)
-            return self.graphs.replay(self.run, x, gains, present)
+            return self.graphs.replay(self.run, x, gains, present, held=self.held, after=_CALLS)
 
     def is_current(self) -> bool:
-        """Whether the network's weights are what they were, neither changed in place nor replaced nor moved."""
+        """Whether the network's weights are what they were, neither changed in place nor replaced nor moved.
+
+        What was changed through ``.data``, torch does not tell.
+        """
         return self._now() == self._version
 
     def _now(self) -> tuple[int, ...]:
         weights = (x for table in self._tables for x in table.values() if x is not None)
-        return tuple(number for x in weights for number in (x.data_ptr(), x._version))
+        numbers = (number for x in weights for number in (x.data_ptr(), 0 if x.is_inference() else x._version))
+        children = (id(child) for table in self._children for child in table.values())
+        return (_optimizer_steps, *numbers, *children)
 
     def held(self) -> list[Tensor]:
-        """What a recording of several calls reads beside weights and tables: the gains of its noise levels."""
-        return list(self._gains.values())
+        """What a recording reads beside weights, and might be dropped here: gains of noise levels, tables of turns."""
+        return [*self._gains.values(), *self._angles.values()]
 
     def run(self, x: Tensor, gains: Tensor, present: Tensor | None = None) -> Tensor:
         """As :meth:`__call__`, kernel by kernel, with the gains of all norms."""
@@ -176,7 +195,7 @@ class FusedNetwork:
         """Cosines and sines of each token, kept for every size."""
         key = (self._frequencies[rotary], height, width)
         if key not in self._angles:
-            if self.device.type == "cpu" and len(self._angles) >= _TABLES_KEPT:
+            if len(self._angles) >= _TABLES_KEPT:
                 del self._angles[next(iter(self._angles))]
             positions = pixel_positions(height, width, device=self.device)
             self._angles[key] = self.ops.angles(positions, rotary.freqs)
@@ -203,7 +222,7 @@ class FusedNetwork:
         # the same to all frames and drops out.
         queries = attention.Q / attention.Q.shape[1] ** 0.5
         weight = torch.einsum("gd,gdw->gw", queries, attention.fc1_k.weight.unflatten(0, queries.shape))
-        logits = F.linear(values, weight.to(values.dtype)).movedim(-1, 2).float()
+        logits = self.ops.linear(values, weight.to(values.dtype), wide=True).movedim(-1, 2)
         if present is not None:
             logits = logits.masked_fill(~present[:, :, None, None, None], float("-inf"))
         shares = logits.softmax(1)

@@ -30,7 +30,7 @@ BACKENDS: Mapping[str, Callable[[Tensor, Tensor, Tensor, int, float], Tensor]] =
     {"reference": reference.attend, "tiled": tiled.attend, "triton": _triton, "flex": flex.attend}
 )
 OVERRIDE = "EMRDM_ATTENTION"  # environment variable that forces a back-end
-_KERNELS: dict[torch.device, bool] = {}  # where Triton was found usable
+_KERNELS: dict[tuple[torch.device, str | None], bool] = {}  # where Triton was found usable, by device and switch
 
 
 def choose(device: torch.device | str = "cpu", dtype: torch.dtype = torch.float32) -> str:
@@ -38,9 +38,10 @@ def choose(device: torch.device | str = "cpu", dtype: torch.dtype = torch.float3
     name = os.environ.get(OVERRIDE)
     if name is None:
         device = torch.device(device)
-        if device not in _KERNELS:
-            _KERNELS[device] = gpu.usable(device)
-        return "triton" if _KERNELS[device] and dtype != torch.float64 else "tiled"
+        place = (device, os.environ.get(gpu.SWITCH))
+        if place not in _KERNELS:
+            _KERNELS[place] = gpu.usable(device)
+        return "triton" if _KERNELS[place] and dtype != torch.float64 else "tiled"
     if name not in BACKENDS:
         raise ConfigError(f"{OVERRIDE} is {name!r}: expected one of {', '.join(BACKENDS)}")
     return name

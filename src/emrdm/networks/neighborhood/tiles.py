@@ -5,21 +5,19 @@ The fastest is found once, by trying, and written to the user's cache; where res
 
 from __future__ import annotations
 
-import json
 import logging
-import os
 from collections.abc import Callable
 from functools import lru_cache
-from pathlib import Path
 from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
-from emrdm.files import atomic_path
+from emrdm.networks import choices
 
 _LOG = logging.getLogger(__name__)
 Direction = Literal["forward", "backward"]
+_ENOUGH = 1 << 15  # tokens times heads: with less, launching takes longer than running
 
 
 class Tile(NamedTuple):
@@ -67,43 +65,19 @@ def choose(direction: Direction, q: Tensor, kernel: int, launch: Callable[[Tile]
     candidates = CANDIDATES[direction]
     if not q.is_cuda or torch.are_deterministic_algorithms_enabled():
         return candidates[0]
+    tokens = q.numel() // q.shape[-1]
     name = torch.cuda.get_device_name(q.device)
-    key = f"{name}, torch {torch.__version__}, {direction}, {q.dtype}, {q.shape[-1]} channels, kernel {kernel}"
-    known = _known()
-    if known.get(key) in range(len(candidates)):
-        return candidates[known[key]]
-    if torch.cuda.is_current_stream_capturing():  # no time to try
+    key = f"{name}, torch {torch.__version__}, {direction}, {q.dtype}, {q.shape[-1]} channels, kernel {kernel}, tiles"
+    chosen = choices.known(key)
+    if chosen in range(len(candidates)):
+        return candidates[int(chosen or 0)]
+    if tokens < _ENOUGH or torch.cuda.is_current_stream_capturing():  # nothing to be told apart, or no time to try
         return candidates[0]
     times = [_milliseconds(launch, tile) for tile in candidates]
-    known[key] = times.index(min(times))
-    _LOG.info("attention tiles for %s: %s", key, candidates[known[key]])
-    _write(known)
-    return candidates[known[key]]
-
-
-def cache_file() -> Path:
-    """Where choices are kept."""
-    folder = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(folder) / "emrdm" / "tiles.json"
-
-
-@lru_cache(maxsize=1)
-def _known() -> dict[str, int]:
-    try:
-        found = json.loads(cache_file().read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return {key: value for key, value in found.items() if type(value) is int} if isinstance(found, dict) else {}
-
-
-def _write(known: dict[str, int]) -> None:
-    """Keep the choices; a cache that cannot be written is no reason to fail."""
-    try:
-        cache_file().parent.mkdir(parents=True, exist_ok=True)
-        with atomic_path(cache_file()) as path:
-            path.write_text(json.dumps(known, indent=1), encoding="utf-8")
-    except OSError as error:
-        _LOG.info("choices of tiles are not kept: %s", error)
+    best = times.index(min(times))
+    _LOG.info("attention tiles for %s: %s", key, candidates[best])
+    choices.keep(key, best)
+    return candidates[best]
 
 
 def _milliseconds(launch: Callable[[Tile], None], tile: Tile) -> float:
