@@ -58,4 +58,7 @@ class Denoiser:
             c_noise = c_noise.to(x.device, non_blocking=True)
         output = self.network(per_sample(factors.c_in, x) * x, c_noise)
         skipped = mean_over_frames(x, self.present)
-        return per_sample(factors.c_skip, skipped) * skipped + per_sample(factors.c_out, output) * output
+        skipped = per_sample(factors.c_skip, skipped) * skipped
+        if factors.c_out.ndim == 0 and not factors.c_out.requires_grad:
+            return torch.add(skipped, output, alpha=float(factors.c_out))
+        return skipped + per_sample(factors.c_out, output) * output

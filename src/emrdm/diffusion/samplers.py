@@ -6,7 +6,7 @@ numbers shaped like ``mu``: draw 0 starts the run, draw i + 1 belongs to the chu
 which frames exist; the others are left out of the result.
 
 Scalars are kept in double precision on the CPU, images in their own dtype on their own device: nothing in a
-run waits for the device.
+run waits for the device. A product and a sum are one pass over the images (``alpha``).
 """
 
 from __future__ import annotations
@@ -184,7 +184,7 @@ def multistep(
 
 def start(mu: Tensor, times: Sequence[float], process: Process, noise: NoiseSource) -> Tensor:
     """Initial state, a draw of N(k mu, sigma^2) a frame (Algorithm 3, lines 2 and 3)."""
-    return _value(process.k, times[0]) * mu + _value(process.sigma, times[0]) * noise(0)
+    return torch.add(_value(process.k, times[0]) * mu, noise(0), alpha=_value(process.sigma, times[0]))
 
 
 def perturb_further(
@@ -197,7 +197,7 @@ def perturb_further(
     t_hat = t * (1 + gamma)
     k_rise = _value(process.k, t_hat) - _value(process.k, t)
     spread = math.sqrt(_value(process.sigma, t_hat) ** 2 - _value(process.sigma, t) ** 2)
-    return x + k_rise * mu + (spread * churn.noise) * noise(step + 1), t_hat
+    return torch.add(torch.add(x, mu, alpha=k_rise), noise(step + 1), alpha=spread * churn.noise), t_hat
 
 
 def _slope(x: Tensor, denoised: Tensor, mu: Tensor, process: Process, t: float) -> Tensor:
@@ -210,8 +210,8 @@ def _slope(x: Tensor, denoised: Tensor, mu: Tensor, process: Process, t: float) 
 def _advance(x: Tensor, denoised: Tensor, mu: Tensor, process: Process, t: float, t_next: float) -> Tensor:
     """Euler step x + (t_next - t) dx/dt, with the scalars gathered first: for sigma = t the step to 0 leaves D."""
     slope, h = process.slope(t), t_next - t
-    result = (1 + h * slope.x) * x + (h * slope.denoised) * denoised.unsqueeze(1)
-    return result + (h * slope.mu) * mu if slope.mu != 0 else result
+    result = torch.add((1 + h * slope.x) * x, denoised.unsqueeze(1), alpha=h * slope.denoised)
+    return torch.add(result, mu, alpha=h * slope.mu) if slope.mu != 0 else result
 
 
 def falling_pairs(times: Sequence[float]) -> list[tuple[float, float]]:
