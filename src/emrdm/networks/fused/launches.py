@@ -11,7 +11,7 @@ from torch import Tensor
 
 from emrdm.errors import InputError
 from emrdm.networks.fused import kernels
-from emrdm.networks.layers import EPSILON
+from emrdm.networks.layers import EPSILON, depth_to_space
 from emrdm.networks.neighborhood import triton_backend
 
 _ON_CHIP = 256  # widest token whose norm, product and what follows are one kernel
@@ -106,9 +106,41 @@ def attention(qkv: Tensor, count: int, kernel: int | None, bound: Tensor | None 
     return out
 
 
-def padded(x: Tensor, multiple: int) -> Tensor:
-    """With zeros behind the last axis, up to a multiple."""
-    return F.pad(x, (0, -x.shape[-1] % multiple)).contiguous()
+def tokens(x: Tensor, patch: int, dtype: torch.dtype) -> Tensor:
+    """Images (B, C, H, W) -> (B, h, w, patch * patch * C), with zeros behind up to a multiple of 32."""
+    x = x.contiguous()
+    batch, channels, height, width = x.shape
+    height, width = height // patch, width // patch
+    out = x.new_empty((batch, height, width, -(-channels * patch**2 // 32) * 32), dtype=dtype)
+    rows, block = batch * height * width, _power(out.shape[-1])
+    block_m = max(16, 4096 // block)
+    kernels.tokens_kernel[(-(-rows // block_m),)](
+        x, out, rows, height, width,
+        CHANNELS=channels, PATCH=patch, WIDTH=out.shape[-1], BLOCK=block, BLOCK_M=block_m, num_warps=4,
+    )  # fmt: skip
+    return out
+
+
+def pixels(x: Tensor, gain: Tensor, weight: Tensor, patch: int) -> Tensor:
+    """(B, h, w, C) -> images (B, out, H, W) of normalised tokens, float32."""
+    batch, height, width, channels = x.shape
+    if channels > _ON_CHIP or channels != _power(channels):
+        out = linear(norm(x, gain), weight, wide=True)
+        return depth_to_space(out, patch).movedim(-1, 1).contiguous()
+    count = weight.shape[0] // patch**2
+    out = x.new_empty((batch, count, height * patch, width * patch), dtype=torch.float32)
+    rows = batch * height * width
+    kernels.pixels_kernel[(-(-rows // 64),)](
+        x, gain, weight, out, rows, height, width,
+        WIDTH=channels, CHANNELS=count, PATCH=patch, EPSILON=EPSILON, BLOCK=_power(weight.shape[0]), BLOCK_M=64,
+        num_warps=4,
+    )  # fmt: skip
+    return out
+
+
+def as_first(weight: Tensor) -> Tensor:
+    """The weight behind :func:`tokens`, with zeros behind as those have."""
+    return F.pad(weight, (0, -weight.shape[1] % 32)).contiguous()
 
 
 def pairs_together(channels: int, count: int, device: torch.device) -> Tensor:

@@ -26,10 +26,8 @@ from emrdm.networks.layers import (
     FeedForward,
     Level,
     SelfAttention,
-    depth_to_space,
     pixel_positions,
     rms_norm,
-    space_to_depth,
     without_dropout,
 )
 from emrdm.networks.temporal import TemporalHDiT, enlarge
@@ -92,7 +90,7 @@ class FusedNetwork:
                 if float(module.scale.abs().max()) < _LARGEST_SCALE:
                     self._bounds[module] = module.scale.detach().abs().float()
         patch_in = self.network.patch_in.proj
-        self._weights[patch_in] = self.ops.padded(self._weights[patch_in], 32)
+        self._weights[patch_in] = self.ops.as_first(self._weights[patch_in])
 
     def __call__(self, x: Tensor, c_noise: float, present: Tensor | None = None) -> Tensor:
         """(B, in, H, W) or (B, L, in, H, W), any float type, one noise level -> (B, out, H, W), float32."""
@@ -151,8 +149,8 @@ class FusedNetwork:
 
     def _encode(self, x: Tensor, gains: Tensor) -> tuple[Tensor, list[Tensor]]:
         network = self.network
-        tokens = space_to_depth(x.to(self.dtype).movedim(1, -1), network.config.patch)
-        tokens = self.ops.linear(self.ops.padded(tokens, 32), self._weight(network.patch_in.proj))
+        tokens = self.ops.tokens(x, network.config.patch, self.dtype)
+        tokens = self.ops.linear(tokens, self._weight(network.patch_in.proj))
         skips = []
         for level, merge in zip(network.down_levels, network.merges, strict=True):
             tokens = self._level(tokens, level, gains)
@@ -165,9 +163,7 @@ class FusedNetwork:
         for level, split, skip in reversed(list(zip(network.up_levels, network.splits, skips, strict=True))):
             x = self.ops.split(x, self._weight(split.proj), skip, split.fac)
             x = self._level(x, level, gains)
-        x = self.ops.norm(x, network.out_norm.scale)
-        out = self.ops.linear(x, self._weight(network.patch_out.proj), wide=True)
-        return depth_to_space(out, network.patch_out.side).movedim(-1, 1).contiguous()
+        return self.ops.pixels(x, network.out_norm.scale, self._weight(network.patch_out.proj), network.patch_out.side)
 
     def _level(self, x: Tensor, level: nn.Module, gains: Tensor) -> Tensor:
         assert isinstance(level, Level)

@@ -87,9 +87,20 @@ def attention(qkv: Tensor, count: int, kernel: int | None, bound: Tensor | None 
     return columns.attend(q, k, v, kernel, 1.0).flatten(3)
 
 
-def padded(x: Tensor, multiple: int) -> Tensor:  # noqa: ARG001
+def tokens(x: Tensor, patch: int, dtype: torch.dtype) -> Tensor:
+    """Images (B, C, H, W) -> (B, h, w, patch * patch * C)."""
+    return space_to_depth(x.to(dtype).movedim(1, -1), patch)
+
+
+def pixels(x: Tensor, gain: Tensor, weight: Tensor, patch: int) -> Tensor:
+    """(B, h, w, C) -> images (B, out, H, W) of normalised tokens, float32."""
+    out = F.linear(norm(x, gain), weight).float()
+    return depth_to_space(out, patch).movedim(-1, 1).contiguous()
+
+
+def as_first(weight: Tensor) -> Tensor:
     """As it is: products of any width do."""
-    return x
+    return weight
 
 
 def pairs_together(channels: int, count: int, device: torch.device) -> Tensor:
