@@ -279,6 +279,10 @@ class EMRDM:
         """How the network is run to restore images on its device, and why, in words."""
         return self._fast.describe(exact=exact)
 
+    def numbers(self, *, exact: bool = False) -> str:
+        """The type of the numbers that the network is run with on its device, such as "bfloat16"."""
+        return self._fast.numbers(exact=exact)
+
     def denoiser(
         self, cloudy: Tensor, aux: Tensor | None = None, *, present: Tensor | None = None, exact: bool = True
     ) -> Denoiser:

@@ -33,6 +33,7 @@ from emrdm.evaluation import (
 from emrdm.evaluation.results import picture_name
 from emrdm.files import locked
 from emrdm.metrics import PROTOCOLS, Scores
+from emrdm.networks.fused import cpu
 
 
 def baselines(dataset):
@@ -427,3 +428,18 @@ def test_names_of_any_length_have_pictures_of_their_own():
     assert len(names) == 4
     assert "short.model.webp" in names
     assert all(len(os.fsencode(name)) <= 200 for name in names)
+
+
+def test_the_numbers_a_model_computes_with_are_part_of_what_it_is(tmp_path, monkeypatch):
+    dataset, model = opened(rice(tmp_path, 12)), EMRDM.from_preset("tiny")
+    monkeypatch.setattr(cpu, "faster_dtype", lambda: cpu.Choice(torch.bfloat16, 2.0))
+    with torch.no_grad():
+        for parameter in model.network.parameters():
+            parameter.add_(0.01)
+    fast, exact = (
+        ModelPredictor(model, dataset, name="m", digest="d", sampler=model.config.sampler, exact=exact)
+        for exact in (False, True)
+    )
+    assert (fast.identity()["numbers"], exact.identity()["numbers"]) == ("bfloat16", "float32")
+    (batch,) = next(iter(Batches(dataset, [0])))
+    assert not torch.equal(fast.predict(batch), exact.predict(batch))

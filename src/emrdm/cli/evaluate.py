@@ -46,6 +46,7 @@ def configure(parser: argparse.ArgumentParser) -> list[argparse.ArgumentParser]:
     parser.add_argument("--predictions", type=Path, metavar="FOLDER", help="score the images in FOLDER")
     parser.add_argument("--protocol", action="append", metavar="NAME", help="may be repeated (default: the data set's)")
     parser.add_argument("--no-baselines", action="store_true", help="leave out the simple methods")
+    parser.add_argument("--exact", action="store_true", help="run the float32 network as it is, however slow")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the model's noise (default: %(default)s)")
     parser.add_argument("--limit", type=int, metavar="N", help="score N images only, evenly spread")
     parser.add_argument(
@@ -152,7 +153,13 @@ def _predictors(
         sampler = _sampler(loaded, overrides)
         predictors.append(
             ModelPredictor(
-                loaded.to(device), dataset, name=Path(model).name, digest=digest, sampler=sampler, seed=arguments.seed
+                loaded.to(device),
+                dataset,
+                name=Path(model).name,
+                digest=digest,
+                sampler=sampler,
+                seed=arguments.seed,
+                exact=arguments.exact,
             )
         )
         facts |= {
@@ -160,6 +167,7 @@ def _predictors(
             "weights": f"{loaded.card.source}, digest {digest}",
             "sampler": f"{sampler.method}, {sampler.steps} steps, churn {sampler.churn:g}, noise {sampler.noise:g}",
             "seed": str(arguments.seed),
+            "numbers": loaded.numbers(exact=arguments.exact),
             "device": device,
         }
     if arguments.predictions is not None:

@@ -59,9 +59,17 @@ class ModelPredictor(Predictor):
     """A model; each image has a seed of its own, made of the run's seed and the image's name."""
 
     def __init__(
-        self, model: EMRDM, dataset: Dataset, *, name: str, digest: str, sampler: SamplerConfig, seed: int = 0
+        self,
+        model: EMRDM,
+        dataset: Dataset,
+        *,
+        name: str,
+        digest: str,
+        sampler: SamplerConfig,
+        seed: int = 0,
+        exact: bool = False,
     ) -> None:
-        self.model, self.seed, self.sampler, self.digest = model, seed, sampler, digest
+        self.model, self.seed, self.sampler, self.digest, self.exact = model, seed, sampler, digest, exact
         fetched = (dataset.fetch(i) for i in range(len(dataset)))
         example = next((sample for sample in fetched if isinstance(sample, Sample)), None)
         frames = 1 if example is None else len(example.cloudy)  # nothing can be read: the run will say so
@@ -80,7 +88,7 @@ class ModelPredictor(Predictor):
                 raise DataError(f"{batch.names[0]} has {count} frames and the model takes one image: add --frames 1")
             cloudy, aux = cloudy[:, 0], None if aux is None else aux[:, 0]
         seeds = [fold(self.seed, key_of(name)) for name in batch.names]
-        restored = self.model.restore(cloudy, aux, seed=seeds, sampler=self.sampler, scaled=True)
+        restored = self.model.restore(cloudy, aux, seed=seeds, sampler=self.sampler, scaled=True, exact=self.exact)
         return self.matching.outputs(restored)
 
     def picture(self, sample: Sample, bands: Sequence[Band]) -> np.ndarray:
@@ -93,8 +101,9 @@ class ModelPredictor(Predictor):
         return pictures.colour(image.numpy(), visible(bands), display_limits(sample, bands))
 
     def identity(self) -> dict[str, object]:
-        """Weights, sampler and seed."""
-        return {"weights": self.digest, "sampler": dump(self.sampler), "seed": self.seed}
+        """Weights, sampler, seed, and the numbers that are computed with."""
+        numbers = self.model.numbers(exact=self.exact)
+        return {"weights": self.digest, "sampler": dump(self.sampler), "seed": self.seed, "numbers": numbers}
 
 
 @final

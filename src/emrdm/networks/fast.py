@@ -135,6 +135,11 @@ class FastNetwork:
         why = f"bfloat16 is {fast.ratio:.1f} times as fast as float32 here"
         return f"{place}: fused operations in {_name(fast.dtype)}, {choose(device)} attention ({why})"
 
+    def numbers(self, *, exact: bool = False) -> str:
+        """The type of numbers it computes with."""
+        plain = exact or self.why_plain() is not None
+        return _name(self.network.patch_in.proj.weight.dtype if plain else self._dtype())
+
     def _say(self, *, exact: bool) -> None:
         """A line in the log, when the way is another one than before."""
         if _LOG.isEnabledFor(logging.INFO) and (words := self.describe(exact=exact)) != self._said:
