@@ -122,21 +122,28 @@ def feed_forward_kernel(
 
 
 @triton.jit
-def tokens_kernel(
-    x_ptr, out_ptr, rows, height, width,
-    CHANNELS: tl.constexpr, PATCH: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr, BLOCK_M: tl.constexpr,
-):  # fmt: skip
-    """Images (B, CHANNELS, H, W) as tokens (rows, WIDTH), zeros behind; height and width are in tokens."""
-    m, n = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M), tl.arange(0, BLOCK)
+def _places(m, n, height, width, CHANNELS: tl.constexpr, PATCH: tl.constexpr):
+    """Where number n of token m stands in images (B, CHANNELS, H, W), a token being PATCH x PATCH pixels."""
     column, rest = m % width, m // width
     row, sample = rest % height, (rest // height).to(tl.int64)
     corner, channel = n // CHANNELS, n % CHANNELS
     plane = height * width * PATCH * PATCH
     starts = sample * CHANNELS * plane + (row * PATCH * width + column) * PATCH
     offsets = channel.to(tl.int64) * plane + (corner // PATCH) * width * PATCH + corner % PATCH
+    return starts[:, None] + offsets[None, :]
+
+
+@triton.jit
+def tokens_kernel(
+    x_ptr, out_ptr, rows, height, width,
+    CHANNELS: tl.constexpr, PATCH: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr, BLOCK_M: tl.constexpr,
+):  # fmt: skip
+    """Images (B, CHANNELS, H, W) as tokens (rows, WIDTH), zeros behind; height and width are in tokens."""
+    m, n = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M), tl.arange(0, BLOCK)
+    places = _places(m, n, height, width, CHANNELS, PATCH)
     inside = (m < rows)[:, None]
     mask = inside & (n < CHANNELS * PATCH * PATCH)[None, :]
-    x = tl.load(x_ptr + starts[:, None] + offsets[None, :], mask=mask, other=0.0)
+    x = tl.load(x_ptr + places, mask=mask, other=0.0)
     out = out_ptr + m.to(tl.int64)[:, None] * WIDTH + n[None, :]
     tl.store(out, x.to(out_ptr.dtype.element_ty), mask=inside & (n < WIDTH)[None, :])
 
@@ -155,13 +162,8 @@ def pixels_kernel(
     x = _normalised(x, gain_ptr, WIDTH, WIDTH, EPSILON)
     weight = tl.load(weight_ptr + n[None, :] * WIDTH + k[:, None], mask=(n < N)[None, :], other=0.0)
     total = tl.dot(x, weight)
-    column, rest = m % width, m // width
-    row, sample = rest % height, (rest // height).to(tl.int64)
-    corner, channel = n // CHANNELS, n % CHANNELS
-    plane = height * width * PATCH * PATCH
-    starts = sample * CHANNELS * plane + (row * PATCH * width + column) * PATCH
-    offsets = channel.to(tl.int64) * plane + (corner // PATCH) * width * PATCH + corner % PATCH
-    tl.store(out_ptr + starts[:, None] + offsets[None, :], total, mask=inside & (n < N)[None, :])
+    places = _places(m, n, height, width, CHANNELS, PATCH)
+    tl.store(out_ptr + places, total, mask=inside & (n < N)[None, :])
 
 
 @triton.jit
