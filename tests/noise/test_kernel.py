@@ -1,12 +1,8 @@
 """The kernel against its definition, bit for bit: in Triton's interpreter everywhere, and on a GPU."""
 
-import importlib.util
-import os
-import subprocess
-import sys
-
 import pytest
 import torch
+from tests.interpreter import interpret, needs_triton
 
 from emrdm import gpu
 from emrdm.noise import Window, fold, normal
@@ -21,16 +17,9 @@ def bits(x):
     return x.cpu().contiguous().view(torch.int32)
 
 
-def python(code, **environment):
-    """Run code in a process of its own: whether Triton interprets is settled when it is imported."""
-    environment = os.environ | {"OMP_NUM_THREADS": "1", gpu.SWITCH: "1"} | environment
-    command = [sys.executable, "-c", code]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-
-
-@pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="needs Triton")
+@needs_triton
 def test_the_interpreted_kernel_gives_the_bits_of_the_definition():
-    result = python(
+    printed = interpret(
         f"""
 import random
 import torch
@@ -55,10 +44,9 @@ for keys, window, frames, bands in cases:
     same = torch.equal(drawn.view(torch.int32), expected.contiguous().view(torch.int32))
     assert same, (keys, window, frames, bands)
 print(len(cases), "cases agree")
-""",
-        TRITON_INTERPRET="1",
+"""
     )
-    assert result.stdout == "24 cases agree\n", result.stdout + result.stderr
+    assert printed == "24 cases agree\n"
 
 
 def test_a_host_without_triton_draws_all_the_same():
@@ -68,9 +56,8 @@ sys.modules["triton"] = None
 from emrdm.noise import Window, normal
 print(normal(7, Window(73, 563215, 1, 1), bands=4).view(dtype=__import__("torch").int32).flatten().tolist())
 """
-    result = python(code, TRITON_INTERPRET="1")
     expected = bits(draw(split_keys([7], "cpu"), Window(73, 563215, 1, 1), 1, 4)).flatten().tolist()
-    assert result.stdout == f"{expected}\n", result.stderr
+    assert interpret(code) == f"{expected}\n"
 
 
 @pytest.mark.gpu

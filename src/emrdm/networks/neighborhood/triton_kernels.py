@@ -37,6 +37,12 @@ def _clamp(x, low, high):
 
 
 @triton.jit
+def _start(query, length, SPAN: tl.constexpr, KERNEL: tl.constexpr):
+    """First of SPAN keys along an axis that are seen from a query on: windows slide inward at the ends."""
+    return _clamp(query - KERNEL // 2, 0, length - SPAN)
+
+
+@triton.jit
 def _hidden(key, start, KERNEL: tl.constexpr):
     """0 where a key lies in the window that starts there along an axis, else very low.
 
@@ -96,11 +102,9 @@ def forward_kernel(
     """
     head, sample = tl.program_id(1), tl.program_id(2).to(tl.int64)
     top, left, row, column, there = _tile(height, width, TILE_H, TILE_W)
-    start_row = _clamp(row - KERNEL // 2, 0, height - KERNEL)
-    start_column = _clamp(column - KERNEL // 2, 0, width - KERNEL)
-    first_row = _clamp(top - KERNEL // 2, 0, height - SPAN_H)
-    first_column = _clamp(left - KERNEL // 2, 0, width - SPAN_W)
-    key_column = first_column + tl.arange(0, COLUMNS)
+    start_row, start_column = _start(row, height, KERNEL, KERNEL), _start(column, width, KERNEL, KERNEL)
+    first_row = _start(top, height, SPAN_H, KERNEL)
+    key_column = _start(left, width, SPAN_W, KERNEL) + tl.arange(0, COLUMNS)
     inside = tl.arange(0, COLUMNS) < SPAN_W  # columns behind the last are in nobody's window
 
     q_base = q_ptr + sample * q_batch + head * q_head
@@ -158,11 +162,9 @@ def backward_queries_kernel(
     """
     head, sample = tl.program_id(1), tl.program_id(2).to(tl.int64)
     top, left, row, column, there = _tile(height, width, TILE_H, TILE_W)
-    start_row = _clamp(row - KERNEL // 2, 0, height - KERNEL)
-    start_column = _clamp(column - KERNEL // 2, 0, width - KERNEL)
-    first_row = _clamp(top - KERNEL // 2, 0, height - SPAN_H)
-    first_column = _clamp(left - KERNEL // 2, 0, width - SPAN_W)
-    key_column = first_column + tl.arange(0, COLUMNS)
+    start_row, start_column = _start(row, height, KERNEL, KERNEL), _start(column, width, KERNEL, KERNEL)
+    first_row = _start(top, height, SPAN_H, KERNEL)
+    key_column = _start(left, width, SPAN_W, KERNEL) + tl.arange(0, COLUMNS)
     inside = tl.arange(0, COLUMNS) < SPAN_W
 
     q_base = q_ptr + sample * q_batch + head * q_head
@@ -221,7 +223,7 @@ def backward_keys_kernel(
     queries = q_ptr + sample * q_batch + head * q_head + _offset(query_column, q_column, WIDE)
     grads = grad_ptr + sample * grad_batch + head * grad_head + _offset(query_column, grad_column, WIDE)
     place = (sample * tl.num_programs(1) + head) * height * width + query_column
-    start_column = _clamp(query_column - KERNEL // 2, 0, width - KERNEL)
+    start_column = _start(query_column, width, KERNEL, KERNEL)
     hidden = _hidden(column[:, None], tl.where(inside, start_column, width)[None, :], KERNEL)
     grad_k = tl.zeros([TILE_H * TILE_W, BLOCK_D], tl.float32)
     grad_v = tl.zeros([TILE_H * TILE_W, BLOCK_D], tl.float32)
@@ -231,7 +233,7 @@ def backward_keys_kernel(
         grad = _load(grads + _offset(query_row, grad_row, WIDE), inside, D, BLOCK_D)
         lse = tl.load(lse_ptr + place + query_row * width, mask=inside, other=0.0)
         delta = tl.load(delta_ptr + place + query_row * width, mask=inside, other=0.0)
-        start_row = _clamp(query_row - KERNEL // 2, 0, height - KERNEL)
+        start_row = _start(query_row, height, KERNEL, KERNEL)
         logits = tl.dot(k, tl.trans(q), input_precision=PRECISION) * (scale * _LOG2E) + hidden
         weights = exp2(logits + _hidden(row, start_row, KERNEL)[:, None] - lse[None, :])
         grad_v = tl.dot(weights.to(grad.dtype), grad, grad_v, input_precision=PRECISION)
