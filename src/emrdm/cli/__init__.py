@@ -112,3 +112,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"emrdm {parsed.verb}: {where}{error.strerror or error}", file=sys.stderr)
         return 1
     return 0
+
+
+def program() -> NoReturn:
+    """Run the command line of this process, and end it."""
+    try:
+        code: object = main()
+    except SystemExit as end:
+        code = end.code
+    if "WORLD_SIZE" in os.environ and isinstance(code, int | None):
+        # One of several processes: threads of torch's collectives may still be there, and every so often abort what has
+        # ended well. So without Python's way out.
+        logging.shutdown()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code or 0)
+    raise SystemExit(code)

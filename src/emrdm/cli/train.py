@@ -92,7 +92,7 @@ def run(arguments: argparse.Namespace) -> None:
 
     from emrdm.training import RunFolder, train
     from emrdm.training.log import plain
-    from emrdm.training.machine import end_at_once, leave
+    from emrdm.training.machine import leave
     from emrdm.training.together import bow_out
 
     if arguments.resume and not RunFolder(folder).begun():
@@ -115,7 +115,7 @@ def run(arguments: argparse.Namespace) -> None:
         live.end()
         for handler in logging.getLogger().handlers:
             handler.removeFilter(live.make_way)
-    several = leave()
+    leave()
     if outcome.reason == "signal":
         if not outcome.first:  # one of several is enough to say it
             bow_out(InterruptedRunError.exit_code)
@@ -125,8 +125,6 @@ def run(arguments: argparse.Namespace) -> None:
         print(json.dumps(plain(_facts(outcome))))
     elif outcome.first and not arguments.quiet:
         print(_ending(outcome))
-    if several:
-        end_at_once()
 
 
 def _folder(arguments: argparse.Namespace, name: str) -> Path:

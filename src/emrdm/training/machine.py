@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, final
+from typing import TYPE_CHECKING, Any, Literal, final
 
 import torch
 from torch import Tensor, nn
@@ -101,23 +101,10 @@ def _environment() -> Any:
     return SLURMEnvironment()
 
 
-def leave() -> bool:
-    """Part from the other processes of a run, at its end: who just exits may pull others down. Were there any?"""
-    several = torch.distributed.is_available() and torch.distributed.is_initialized()
-    if several:
+def leave() -> None:
+    """Part from the other processes of a run, at the end of a program: who just exits may pull others down."""
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
         torch.distributed.destroy_process_group()
-    return several
-
-
-def end_at_once() -> NoReturn:
-    """End one of several processes that has done its work, without Python's way out.
-
-    Threads of torch's collectives may still be there then, and every so often abort a process that has succeeded.
-    """
-    logging.shutdown()
-    for stream in (sys.stdout, sys.stderr):
-        stream.flush()
-    os._exit(0)
 
 
 def launched() -> tuple[int, int] | None:
