@@ -79,7 +79,7 @@ def test_where_there_are_no_kernels_the_tiled_back_end_is_chosen(monkeypatch):
     ("dtype", "precision", "bound"),
     [
         (torch.float32, "highest", 1e-6),
-        (torch.float32, "high", 1e-3),
+        (torch.float32, "high", 3e-3),  # tf32 cuts the digits that float16 rounds: twice its error and more
         (torch.bfloat16, "highest", 6e-3),
         (torch.float16, "highest", 8e-4),
     ],

@@ -57,7 +57,7 @@ def measure(
         items: images a call.
     """
     tidy(device)
-    before = _in_use(device)
+    before = _Peak(device)
     call = prepare()
     _wait(device)
     started = time.perf_counter()
@@ -82,7 +82,7 @@ def measure(
         path=path,
         seconds=statistics.median(seconds),
         first=first,
-        memory=None if peak.bytes is None or before is None else max(0, peak.bytes - before),
+        memory=peak.above(before),
         runs=len(seconds),
         items=items,
         fastest=min(seconds),
@@ -134,23 +134,24 @@ def _in_use(device: torch.device) -> int | None:
 
 
 class _Peak:
-    """The most bytes in use while it is entered.
+    """Bytes in use when it is made, and the most while it is entered.
 
-    On a GPU: tensors at their peak, or what its allocator cannot give back, whichever is more: memory inside of a CUDA
-    graph is held between its replays and seen by the second number alone. On a CPU: resident memory of this process,
-    looked at every two milliseconds.
+    On a GPU there are two numbers: tensors, and what the allocator holds for them. Memory inside of a CUDA graph is
+    held between its replays and seen by the second alone. But that also counts the rest of a large block in which one
+    small tensor of an earlier path still lives, so that each number is compared with its own before.
+
+    On a CPU: resident memory of this process, looked at every two milliseconds.
     """
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
-        self.bytes: int | None = None
+        self.bytes = _in_use(device)
+        self.held = torch.cuda.memory_reserved(device) if device.type == "cuda" else None
 
     def __enter__(self) -> _Peak:
         if self.device.type == "cuda":
-            self.held = torch.cuda.memory_reserved(self.device)
             torch.cuda.reset_peak_memory_stats(self.device)
             return self
-        self.bytes = _in_use(self.device)
         self.done = threading.Event()
         self.thread = threading.Thread(target=self._watch, daemon=True)
         if self.bytes is not None:
@@ -159,10 +160,16 @@ class _Peak:
 
     def __exit__(self, *_: object) -> None:
         if self.device.type == "cuda":
-            self.bytes = max(torch.cuda.max_memory_allocated(self.device), self.held)
+            self.bytes = torch.cuda.max_memory_allocated(self.device)
         elif self.bytes is not None:
             self.done.set()
             self.thread.join()
+
+    def above(self, before: _Peak) -> int | None:
+        """Bytes more than before, by the number that grew more; None where the system does not say."""
+        pairs = ((self.bytes, before.bytes), (self.held, before.held))
+        grown = [now - then for now, then in pairs if now is not None and then is not None]
+        return max(0, *grown) if grown else None
 
     def _watch(self) -> None:
         while not self.done.wait(_PERIOD):
