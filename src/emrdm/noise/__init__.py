@@ -16,7 +16,8 @@ from torch import Tensor
 
 from emrdm import gpu
 from emrdm.noise import philox
-from emrdm.noise.philox import Window, fold, split_keys
+from emrdm.noise.philox import fold, split_keys
+from emrdm.window import Window
 
 __all__ = ["Window", "fold", "normal", "scalars", "split_keys"]
 

@@ -17,6 +17,7 @@ import triton.language as tl
 from torch import Tensor
 
 from emrdm.noise import philox
+from emrdm.window import Window
 
 _LOG = tl.constexpr(philox.LOG)
 _SINE = tl.constexpr(philox.SINE)
@@ -26,7 +27,7 @@ _QUARTER = tl.constexpr(math.pi / 2)
 _BLOCK = 512  # pixels a program
 
 
-def draw(words: Tensor, window: philox.Window, frames: int, bands: int) -> Tensor:
+def draw(words: Tensor, window: Window, frames: int, bands: int) -> Tensor:
     """As :func:`emrdm.noise.philox.draw`, contiguous."""
     batch, groups = words.shape[1], -(-bands // 4)
     pixels = window.height * window.width

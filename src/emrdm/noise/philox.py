@@ -14,12 +14,13 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Sequence
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 import torch
 from torch import Tensor
 
 from emrdm.errors import InputError
+from emrdm.window import Window
 
 _MASK = 0xFFFFFFFF
 _MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
@@ -32,15 +33,6 @@ SINE = (1 / 362880, -1 / 5040, 1 / 120, -1 / 6, 1.0)
 COSINE = (-1 / 3628800, 1 / 40320, -1 / 720, 1 / 24, -1 / 2, 1.0)
 
 Word = TypeVar("Word", int, Tensor)
-
-
-class Window(NamedTuple):
-    """A rectangle of pixels: its upper left corner in the whole image, and its size."""
-
-    row: int
-    column: int
-    height: int
-    width: int
 
 
 def fold(key: int, *data: int) -> int:
