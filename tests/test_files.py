@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from emrdm.files import atomic_path
+from emrdm.errors import EmrdmError, InputError
+from emrdm.files import atomic_path, free_bytes, require_space, temporary_folder
 
 
 def test_a_file_appears_when_the_block_ends_well(tmp_path):
@@ -74,3 +75,54 @@ def test_the_data_reaches_the_disk_before_it_takes_its_name(tmp_path, monkeypatc
     with atomic_path(tmp_path / "a.txt") as temporary:
         temporary.write_text("new")
     assert events == ["sync", "replace", "sync"]
+
+
+def test_a_long_name_of_long_letters_can_be_written(tmp_path):
+    path = tmp_path / ("云" * 83 + ".txt")  # 253 of the 255 bytes that a name may have
+    with atomic_path(path) as temporary:
+        temporary.write_text("new")
+    assert path.read_text() == "new"
+
+
+@pytest.mark.parametrize("error", [None, ValueError, KeyboardInterrupt])
+def test_a_temporary_folder_is_beside_a_file_and_goes_with_all_that_is_in_it(tmp_path, error):
+    def work():
+        with temporary_folder(tmp_path / "a.txt") as folder:
+            assert folder.parent == tmp_path
+            (folder / "deeper").mkdir()
+            (folder / "deeper" / "file").touch()
+            if error:
+                raise error
+
+    if error:
+        with pytest.raises(error):
+            work()
+    else:
+        work()
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_temporary_folder_of_a_killed_process_is_removed_and_that_of_a_running_one_is_not(tmp_path):
+    with temporary_folder(tmp_path / "a.txt") as folder:
+        dead = subprocess.Popen([sys.executable, "-c", ""])
+        dead.wait()
+        stale = tmp_path / folder.name.replace(f"-{os.getpid()}-", f"-{dead.pid}-")
+        stale.mkdir()
+        (stale / "file").touch()
+        with atomic_path(tmp_path / "b.txt"):
+            assert folder.exists()
+            assert not stale.exists()
+
+
+def test_a_temporary_folder_where_there_is_no_place_for_one(tmp_path):
+    with (
+        pytest.raises(InputError, match="cannot be written: No such file"),
+        temporary_folder(tmp_path / "no" / "a.txt"),
+    ):
+        pass
+
+
+def test_what_does_not_fit_is_refused(tmp_path):
+    require_space(tmp_path, free_bytes(tmp_path) // 2, "it")
+    with pytest.raises(EmrdmError, match=r"it needs up to 1,000,000,000,000,000,000 bytes, and [\d,]+ are free in"):
+        require_space(tmp_path, 10**18, "it")

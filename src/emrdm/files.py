@@ -6,11 +6,12 @@ import hashlib
 import os
 import platform
 import secrets
+import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from emrdm.errors import InputError
+from emrdm.errors import EmrdmError, InputError
 
 
 def as_path(value: str | Path, what: str) -> Path:
@@ -67,7 +68,7 @@ def atomic_path(path: Path, *, sweep: bool = True) -> Iterator[Path]:
     path = Path(os.path.realpath(path))  # a link stays a link, to the new content
     if os.path.isdir(path):  # noqa: PTH112 - never raises, as Path.is_dir does for a name that is too long
         raise InputError(f"{path} is a folder: expected the name of a file to write")
-    temporary = path.parent / f".{path.name[:100]}.{_this_host()}-{os.getpid()}-{secrets.token_hex(4)}.partial"
+    temporary = _beside(path)
     try:
         if sweep:
             remove_leftovers(path.parent)
@@ -79,13 +80,45 @@ def atomic_path(path: Path, *, sweep: bool = True) -> Iterator[Path]:
     try:
         yield temporary
         temporary.chmod(mode)  # some writers make a new, private file of that name
-        _fsync(temporary)
+        sync(temporary)
         temporary.replace(path)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
     with suppress(OSError):  # some network and Windows file systems cannot sync a folder
-        _fsync(path.parent)
+        sync(path.parent)
+
+
+@contextmanager
+def temporary_folder(path: Path) -> Iterator[Path]:
+    """A hidden folder beside ``path``, gone with all that is in it when the block ends.
+
+    For what is made by way of other files: they are on the disk where the result will be, whatever the writer calls
+    them. What a killed process left is removed by the next one, as with :func:`atomic_path`.
+    """
+    path = Path(os.path.realpath(path))
+    folder = _beside(path)
+    try:
+        remove_leftovers(path.parent)
+        folder.mkdir()
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path} cannot be written: {getattr(error, 'strerror', None) or error}") from None
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def free_bytes(folder: Path) -> int:
+    """What can still be written into a folder."""
+    return shutil.disk_usage(folder).free
+
+
+def require_space(folder: Path, needed: int, what: str) -> None:
+    """Refuse to begin what cannot be kept."""
+    free = free_bytes(folder)
+    if needed > free:
+        raise EmrdmError(f"{what} needs up to {needed:,} bytes, and {free:,} are free in {folder}: make room there")
 
 
 @contextmanager
@@ -128,17 +161,27 @@ def _lock(descriptor: int) -> None:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
+def _beside(path: Path) -> Path:
+    """A new hidden name in the folder of ``path`` that says whose it is; short, also where letters take four bytes."""
+    name = os.fsencode(path.name)[:100].decode(errors="ignore")
+    return path.parent / f".{name}.{_this_host()}-{os.getpid()}-{secrets.token_hex(4)}.partial"
+
+
 def _this_host() -> str:
     return "".join(c for c in platform.node() if c.isalnum())[:40] or "host"
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Remove temporary files of :func:`atomic_path` whose process, on this host, is gone."""
+    """Remove temporary files and folders of this module whose process, on this host, is gone."""
     middle = f".{_this_host()}-"
     for entry in folder.iterdir():
         if entry.name.startswith(".") and entry.name.endswith(".partial") and middle in entry.name:
             owner = entry.name.rpartition(middle)[2].partition("-")[0]
-            if owner.isdigit() and not _is_running(int(owner)):
+            if not owner.isdigit() or _is_running(int(owner)):
+                continue
+            if entry.is_dir() and not entry.is_symlink():
+                shutil.rmtree(entry, ignore_errors=True)
+            else:
                 entry.unlink(missing_ok=True)
 
 
@@ -154,7 +197,8 @@ def _is_running(process: int) -> bool:
     return True
 
 
-def _fsync(path: Path) -> None:
+def sync(path: Path) -> None:
+    """Wait until the content of a file, or the names in a folder, are on the disk; a full one may say so only now."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -12,7 +12,7 @@ from emrdm.rasters.tiles import Axis, Tile, TilePlan, common, inside
 from emrdm.window import Window
 
 
-@given(st.integers(1, 3000), st.sampled_from([(256, 64), (64, 16), (48, 16), (48, 1)]))
+@given(st.integers(1, 3000), st.sampled_from([(256, 64, 16), (64, 16, 8), (64, 16, 1), (52, 16, 2), (48, 1, 1)]))
 def test_weights_sum_to_one_and_tiles_lie_inside(length, shape):
     axis = Axis(length, *shape)
     total = np.zeros(max(length, axis.tile))
@@ -21,6 +21,7 @@ def test_weights_sum_to_one_and_tiles_lie_inside(length, shape):
         assert origin + axis.tile <= max(length, axis.tile)
         total[origin : origin + axis.tile] += axis.weights(i)
     np.testing.assert_allclose(total, 1, atol=2e-7)
+    assert all(origin % axis.align == 0 for origin in axis.origins[:-1])
     overlaps = [axis.tile - (b - a) for a, b in zip(axis.origins, axis.origins[1:], strict=False)]
     assert all(overlap >= axis.overlap for overlap in overlaps)
 

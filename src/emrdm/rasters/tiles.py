@@ -1,9 +1,10 @@
 """A plan of overlapping tiles over an image, and the weights with which they are blended. Pure numpy.
 
-Tiles are spread evenly, so that every one lies inside the image and sees real pixels all around. Neighbours overlap by
-``overlap`` pixels at least. In the middle of what two of them share, one fades into the other over ``overlap`` pixels
-(a raised cosine); farther out a tile has no say, so that its outermost rows, where it sees the least, count least. The
-weights of all tiles sum to 1 at every pixel.
+Tiles are spread evenly, so that every one lies inside the image and sees real pixels all around. They begin at
+multiples of ``align`` (but for the last), so that a network that sees pixels in blocks sees the same blocks in
+neighbours, which overlap by ``overlap`` pixels at least. In the middle of what two of them share, one fades into the
+other over ``overlap`` pixels (a raised cosine); farther out a tile has no say, so that its outermost rows, where it sees
+the least, count least. The weights of all tiles sum to 1 at every pixel.
 
 An image smaller than a tile has one tile, which sticks out below and to the right: readers mirror the image there.
 """
@@ -36,10 +37,12 @@ class Axis:
     length: int
     tile: int
     overlap: int
+    align: int = 1
 
     def __post_init__(self) -> None:
-        if not 0 < self.overlap <= self.tile // 3:  # with more, three tiles in a row might meet in a pixel
-            raise InputError(f"an overlap of {self.overlap} for tiles of {self.tile}: expected 1 to {self.tile // 3}")
+        most = (self.tile - 2 * self.align) // 3  # with more, three tiles in a row might meet in a pixel
+        if not 0 < self.overlap <= most:
+            raise InputError(f"an overlap of {self.overlap} for tiles of {self.tile}: expected 1 to {most}")
 
     @cached_property
     def origins(self) -> tuple[int, ...]:
@@ -47,8 +50,9 @@ class Axis:
         rest = self.length - self.tile
         if rest <= 0:
             return (0,)
-        gaps = -(-rest // (self.tile - self.overlap))
-        return tuple((rest * i + gaps // 2) // gaps for i in range(gaps + 1))
+        farthest = (self.tile - self.overlap) // self.align * self.align
+        gaps = -(-rest // farthest)
+        return tuple(min(rest, -(-rest * i // (gaps * self.align)) * self.align) for i in range(gaps + 1))
 
     def weights(self, index: int) -> np.ndarray:
         """(tile,) float32: how much a tile has to say at each of its pixels."""
@@ -89,9 +93,9 @@ class TilePlan:
     columns: Axis
 
     @classmethod
-    def over(cls, height: int, width: int, tile: tuple[int, int], overlap: int) -> TilePlan:
+    def over(cls, height: int, width: int, tile: tuple[int, int], overlap: int, align: int = 1) -> TilePlan:
         """Tiles of ``tile`` rows and columns."""
-        return cls(Axis(height, tile[0], overlap), Axis(width, tile[1], overlap))
+        return cls(Axis(height, tile[0], overlap, align), Axis(width, tile[1], overlap, align))
 
     def __len__(self) -> int:
         return len(self.rows.origins) * len(self.columns.origins)
@@ -102,9 +106,7 @@ class TilePlan:
 
     def window(self, tile: Tile) -> Window:
         """The pixels of a tile; they may stick out of an image that is smaller."""
-        return Window(
-            self.rows.origins[tile.row], self.columns.origins[tile.column], self.rows.tile, self.columns.tile
-        )
+        return Window(self.rows.origins[tile.row], self.columns.origins[tile.column], self.rows.tile, self.columns.tile)
 
     def touching(self, window: Window) -> list[Tile]:
         """Tiles that have something to say in a window, row by row: sums over them are made in this order."""

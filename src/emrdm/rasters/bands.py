@@ -1,0 +1,190 @@
+"""Which band of a file is which of the model, and what its numbers mean: Sentinel-2's offset, radar's decibels."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from emrdm.errors import DataError, InputError
+from emrdm.rasters.base import Source
+from emrdm.window import Window
+
+_SENTINEL2 = {"B1", "B2", "B3", "B4", "B5", "B6", "B7", "B8", "B8A", "B9", "B10", "B11", "B12"}
+_SYNONYMS = {"red": "B4", "green": "B3", "blue": "B2", "nir": "B8"}
+_NUMBERED = re.compile(r"(?:band|b)[ _-]?0*(\d{1,2})(a?)", re.IGNORECASE)
+_POLARISATIONS = {"vv", "vh", "hh", "hv"}
+_RADAR_WORDS = {"db", "linear", "sigma0", "gamma0", "beta0"}
+_OFFSET = -1000.0  # of Sentinel-2 products since baseline 04.00, January 2022, in numbers of the file
+_BASELINE = re.compile(r"(?:^|_)N(\d{4})(?:_|$)")
+_SAMPLE, _PLACES = 64, 4  # pixels along a side of the windows that are looked at, and windows along each side
+_DECIBELS_BELOW = -1.0  # linear backscatter is below zero only by noise that was taken off
+_LARGEST_LINEAR = 100.0
+_FLOOR = 1e-6  # of linear backscatter: -60 dB
+
+
+def canonical(name: str) -> str:
+    """One spelling for names of bands: B4 for B04, b4, "Band 4" and "B4, central wavelength 665 nm"; red for Red.
+
+    Radar bands become VV, VH, HH or HV whatever unit and calibration their name tells. Other names only lose capitals.
+    """
+    text = re.split(r"[,(]", name, maxsplit=1)[0].strip()
+    numbered = _NUMBERED.fullmatch(text)
+    if numbered:
+        return f"B{int(numbered[1])}{numbered[2].upper()}"
+    words = re.split(r"[ _-]", text.lower())
+    kinds = [word for word in words if word in _POLARISATIONS]
+    if len(kinds) == 1 and set(words) <= {kinds[0]} | _RADAR_WORDS:
+        return kinds[0].upper()
+    return text.lower()
+
+
+def match(
+    wanted: Sequence[str], source_names: Sequence[str], *, source: str, fill: Mapping[str, float]
+) -> tuple[tuple[int | None, ...], str]:
+    """Where each wanted band stands in a file, None for one to be filled; and words on a guess, empty without one.
+
+    Bands are found by name. Red, green, blue and nir stand for Sentinel-2's B4, B3, B2 and B8 where there is no band of
+    the very name. A file without any names has to have as many bands as are wanted and not filled, in their order.
+
+    Args:
+        wanted: names of the model's bands.
+        source_names: names of the file's bands, empty texts where unknown.
+        source: the file, for messages.
+        fill: values for bands that the file does not have.
+    """
+    filled = {canonical(name) for name in fill}
+    if not any(source_names):
+        return _by_order(wanted, len(source_names), source, filled)
+    own = [canonical(name) for name in source_names]
+    places = tuple(_place(name, own, source) for name in wanted)
+    missing = [
+        name for name, place in zip(wanted, places, strict=True) if place is None and canonical(name) not in filled
+    ]
+    if missing:
+        has = ", ".join(name or "(no name)" for name in source_names)
+        raise DataError(
+            f"{source} has no band {', '.join(missing)}: it has {has}; "
+            f"--fill-band {missing[0]}=0 puts a number there, --bands gives the bands other names"
+        )
+    return places, ""
+
+
+def _by_order(wanted: Sequence[str], count: int, source: str, filled: set[str]) -> tuple[tuple[int | None, ...], str]:
+    needed = [name for name in wanted if canonical(name) not in filled]
+    if len(needed) != count:
+        raise DataError(
+            f"{source} has {count} bands without names: expected {len(needed)}, {', '.join(needed)}; "
+            "--bands says which ones they are"
+        )
+    numbers = iter(range(count))
+    places = tuple(None if canonical(name) in filled else next(numbers) for name in wanted)
+    return places, f"{source}: its bands have no names and are taken for {', '.join(needed)}"
+
+
+def _place(name: str, own: Sequence[str], source: str) -> int | None:
+    wanted = canonical(name)
+    twins = {wanted, _SYNONYMS.get(wanted, wanted), *(word for word, band in _SYNONYMS.items() if band == wanted)}
+    for spellings in ({wanted}, twins):
+        found = [i for i, other in enumerate(own) if other in spellings]
+        if len(found) > 1:
+            numbers = " and ".join(str(i + 1) for i in found[:2])
+            raise DataError(f"{source} has {name} twice, bands {numbers}: expected one; --bands gives them other names")
+        if found:
+            return found[0]
+    return None
+
+
+# ---------------------------------------------------------------- Sentinel-2
+
+
+def sentinel2_offset(source: Source, asked: str) -> tuple[float, str]:
+    """What to add to the numbers of a Sentinel-2 file, and why; empty words where the question does not arise.
+
+    Products since baseline 04.00 have 1000 added to all numbers. ``asked`` is "0", "-1000" or "auto", which goes by the
+    file's own offsets, then by its PROCESSING_BASELINE tag or the N0400 in its name, and takes 0 without any of them.
+    """
+    if asked not in ("auto", "0", "-1000"):
+        raise InputError(f"offset {asked!r}: expected auto, 0 or -1000")
+    if asked != "auto":
+        return float(asked), "as asked"
+    own = [i for i, name in enumerate(source.names) if canonical(name) in _SENTINEL2]
+    if not own and any(source.names):
+        return 0.0, ""
+    offsets = {_in_numbers(source.offsets[i], source.scales[i]) for i in own or range(source.count)}
+    if len(offsets) > 1 and _OFFSET in offsets:
+        listed = ", ".join(f"{number:g}" for number in sorted(offsets))
+        raise DataError(f"{source.name} has offsets {listed}: expected the same for all bands, or --offset 0 or -1000")
+    if _OFFSET in offsets:
+        return _OFFSET, "the file's own offset"
+    baseline = _baseline(source)
+    if baseline is None:
+        return (0.0, "nothing in the file says otherwise") if own else (0.0, "")
+    return (_OFFSET if baseline >= 400 else 0.0), f"baseline {baseline // 100:02}.{baseline % 100:02}"
+
+
+def _in_numbers(offset: float, scale: float) -> float:
+    """An offset of physical values as one of the file's numbers; -0.1 is -1000 where the scale is 0.0001."""
+    if not np.isfinite([offset, scale]).all() or scale == 0:
+        return 0.0
+    return float(round(offset / scale, 3))
+
+
+def _baseline(source: Source) -> int | None:
+    """Processing baseline of a Sentinel-2 product: 400 for 04.00."""
+    tag = next((value for key, value in source.tags.items() if key.upper() == "PROCESSING_BASELINE"), "").strip()
+    dotted = re.fullmatch(r"(\d{1,2})\.(\d{2})", tag)
+    if dotted:
+        return int(dotted[1]) * 100 + int(dotted[2])
+    found = re.fullmatch(r"N?(\d{4})", tag) or _BASELINE.search(Path(source.name).stem)
+    return int(found[1]) if found else None
+
+
+# ---------------------------------------------------------------- radar
+
+
+def is_linear(source: Source, asked: str = "auto") -> bool:
+    """Whether a radar file has linear backscatter, rather than decibels, by a sample of its pixels if ``auto``."""
+    if asked not in ("auto", "db", "linear"):
+        raise InputError(f"radar unit {asked!r}: expected auto, db or linear")
+    if asked != "auto":
+        return asked == "linear"
+    values = _sample(source)
+    if values.size == 0 or values.min() < _DECIBELS_BELOW:
+        return False
+    middle = float(np.median(values))
+    if middle > _LARGEST_LINEAR:
+        raise DataError(
+            f"{source.name} has values around {middle:g}: expected radar backscatter, linear (around 0.1) or in dB"
+        )
+    return True
+
+
+def to_decibels(pixels: np.ndarray) -> np.ndarray:
+    """Linear backscatter as decibels, float32; what is zero or below becomes -60."""
+    values = np.nan_to_num(np.asarray(pixels, np.float32), nan=_FLOOR, posinf=float(np.finfo(np.float32).max))
+    return np.asarray(10 * np.log10(np.maximum(values, np.float32(_FLOOR))), np.float32)
+
+
+def sar_to_db(pixels: np.ndarray, unit: str) -> np.ndarray:
+    """Backscatter as decibels; ``unit`` is "db", "linear", or "auto" by these pixels alone."""
+    if unit not in ("auto", "db", "linear"):
+        raise InputError(f"radar unit {unit!r}: expected auto, db or linear")
+    finite = pixels[np.isfinite(pixels)]
+    linear = unit == "linear" or (unit == "auto" and finite.size > 0 and finite.min() >= _DECIBELS_BELOW)
+    return to_decibels(pixels) if linear else np.asarray(pixels, np.float32)
+
+
+def _sample(source: Source) -> np.ndarray:
+    """Some valid values of all bands, from places spread evenly over the image."""
+    height, width = min(_SAMPLE, source.grid.height), min(_SAMPLE, source.grid.width)
+    found = []
+    for i in range(_PLACES):
+        for j in range(_PLACES):
+            row = (source.grid.height - height) * i // (_PLACES - 1)
+            column = (source.grid.width - width) * j // (_PLACES - 1)
+            pixels, valid = source.read(Window(row, column, height, width))
+            found.append(pixels[:, valid].ravel())
+    return np.concatenate(found)
