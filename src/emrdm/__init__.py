@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from emrdm.model import EMRDM
     from emrdm.presets import Preset, load_preset, preset_names
     from emrdm.presets.studies import load_study, study_names
+    from emrdm.rasters.scene import Scene, open_scene
+    from emrdm.restoration import restore_scene
 
 __version__ = "0.1.0"
 
@@ -36,11 +38,14 @@ _HOMES = {
     "Preset": "emrdm.presets",
     "Results": "emrdm.card",
     "SamplerConfig": "emrdm.config",
+    "Scene": "emrdm.rasters.scene",
     "WeightsError": "emrdm.errors",
     "load_preset": "emrdm.presets",
     "load_study": "emrdm.presets.studies",
     "open_dataset": "emrdm.data",
+    "open_scene": "emrdm.rasters.scene",
     "preset_names": "emrdm.presets",
+    "restore_scene": "emrdm.restoration",
     "study_names": "emrdm.presets.studies",
 }
 
@@ -57,12 +62,15 @@ __all__ = [
     "Preset",
     "Results",
     "SamplerConfig",
+    "Scene",
     "WeightsError",
     "__version__",
     "load_preset",
     "load_study",
     "open_dataset",
+    "open_scene",
     "preset_names",
+    "restore_scene",
     "study_names",
 ]
 

@@ -70,6 +70,7 @@ class EMRDM:
         self.process: Process = process or config.process
         self.network.eval()
         self._prepared: FastNetwork | None = None
+        self._cpu_dtype: torch.dtype | None = None
         self._dropouts: list[nn.Module] = []
 
     # ---------------------------------------------------------------- where models come from
@@ -271,7 +272,7 @@ class EMRDM:
     def _fast(self) -> FastNetwork:
         """Ways to run the network that there is now."""
         if self._prepared is None or self._prepared.network is not self.network:
-            self._prepared = FastNetwork(self.network)
+            self._prepared = FastNetwork(self.network, self._cpu_dtype)
             self._dropouts = [module for module in self.network.modules() if isinstance(module, nn.Dropout)]
         return self._prepared
 
@@ -282,6 +283,12 @@ class EMRDM:
     def numbers(self, *, exact: bool = False) -> str:
         """The type of the numbers that the network is run with on its device, such as "bfloat16"."""
         return self._fast.numbers(exact=exact)
+
+    def compute_in(self, numbers: str) -> None:
+        """Restore in "float32" or "bfloat16" on CPUs, whichever is faster there: for machines that must agree."""
+        if numbers not in ("float32", "bfloat16"):
+            raise InputError(f"numbers is {numbers!r}: expected 'float32' or 'bfloat16'")
+        self._cpu_dtype, self._prepared = getattr(torch, numbers), None
 
     def denoiser(
         self, cloudy: Tensor, aux: Tensor | None = None, *, present: Tensor | None = None, exact: bool = True

@@ -7,15 +7,13 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from emrdm.cli import dataset_options, settings
+from emrdm.cli import dataset_options, models
 from emrdm.cli.progress import Progress
 from emrdm.errors import InputError, printable
 
 if TYPE_CHECKING:
-    from emrdm.config import SamplerConfig
     from emrdm.data import Dataset
     from emrdm.evaluation import Predictor
-    from emrdm.model import EMRDM
 
 HELP = "score a model or images on a data set, with a report"
 DESCRIPTION = """\
@@ -30,7 +28,6 @@ examples:
   emrdm evaluate rice1 ROOT                       baselines only
   emrdm evaluate rice1 ROOT --protocol standard --protocol cuhk
 """
-_OVERRIDE = "sampler."
 
 
 def configure(parser: argparse.ArgumentParser) -> list[argparse.ArgumentParser]:
@@ -72,7 +69,7 @@ def run(arguments: argparse.Namespace) -> None:
 
     dataset = dataset_options.open_dataset(arguments)
     protocols = find_protocols(arguments.protocol or dataset.layout.protocols)
-    device = _device(arguments.device)
+    device = models.device(arguments.device)
     predictors, facts = _predictors(arguments, dataset, model_name, overrides, device)
     indices = None
     if arguments.limit is not None and arguments.limit < len(dataset):
@@ -101,17 +98,10 @@ def run(arguments: argparse.Namespace) -> None:
 
 def _words(arguments: argparse.Namespace) -> tuple[str | None, dict[str, Any]]:
     """[MODEL] DATASET ROOT and settings of the sampler from the words of the command."""
-    overrides: dict[str, Any] = {}
-    plain = []
-    for word in arguments.words:
-        key, equals, value = word.partition("=")
-        if equals and key.startswith(_OVERRIDE):
-            overrides[key.removeprefix(_OVERRIDE)] = settings.value(value)
-        else:
-            plain.append(word)
+    plain, overrides = models.sampler_words(arguments.words)
     if len(plain) not in (2, 3):
         setting = next((word for word in plain if re.fullmatch(r"[a-z_]+=.*", word)), None)
-        hint = f"; a setting of the sampler is written {_OVERRIDE}{setting}" if setting else ""
+        hint = f"; a setting of the sampler is written sampler.{setting}" if setting else ""
         raise InputError(f"found {' '.join(plain)!r}: expected [MODEL] DATASET ROOT{hint}")
     *model, arguments.dataset, root = plain
     arguments.root = Path(root)
@@ -136,8 +126,6 @@ def _check(arguments: argparse.Namespace, model: str | None, overrides: dict[str
         raise InputError(f"OUTPUT {arguments.output} is a file: expected a folder to write the report into")
     if arguments.overwrite and arguments.output is None:
         raise InputError("--overwrite is for a report: expected -o FOLDER with it")
-    if model is not None and model.endswith((".ckpt", ".pt", ".pth")):
-        raise InputError(f"{model} is a checkpoint: turn it into weights first with emrdm convert")
 
 
 def _predictors(
@@ -149,8 +137,8 @@ def _predictors(
     predictors: list[Predictor] = []
     facts: dict[str, str] = {}
     if model is not None:
-        loaded, digest = _load(model)
-        sampler = _sampler(loaded, overrides)
+        loaded = models.load(model)
+        digest, sampler = loaded.digest(), models.sampler(loaded, overrides)
         predictors.append(
             ModelPredictor(
                 loaded.to(device),
@@ -176,44 +164,3 @@ def _predictors(
     if not arguments.no_baselines:
         predictors += [BaselinePredictor(baseline, dataset.data) for baseline in BASELINES.values()]
     return predictors, facts
-
-
-def _load(name: str) -> tuple[EMRDM, str]:
-    """A model from a weights file, or freshly made from a preset, with a digest of its weights."""
-    import logging
-
-    from emrdm.model import EMRDM
-    from emrdm.presets import preset_names
-    from emrdm.presets.reading import is_preset_file
-    from emrdm.strict import nearest
-
-    if name in preset_names() or is_preset_file(name):
-        logging.getLogger("emrdm").warning("%s is a preset: its weights are random, and so are its results", name)
-        model = EMRDM.from_preset(name)
-    elif (inside := Path(name) / "model.safetensors").is_file():  # the folder of a run
-        model = EMRDM.load(inside)
-    elif not Path(name).exists() and not Path(name).suffix:
-        raise InputError(f"MODEL {name!r} is neither a file nor a preset{nearest(name, preset_names())}")
-    else:
-        model = EMRDM.load(name)
-    return model, model.digest()
-
-
-def _sampler(model: EMRDM, overrides: dict[str, Any]) -> SamplerConfig:
-    from emrdm.config import SamplerConfig
-    from emrdm.strict import dump, merge, parse
-
-    return parse(SamplerConfig, merge(dump(model.config.sampler), overrides), "sampler")
-
-
-def _device(name: str | None) -> str:
-    import torch
-
-    if name is None:
-        return "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        torch.empty(0, device=name)
-    except (RuntimeError, AssertionError):
-        here = "cpu or cuda" if torch.cuda.is_available() else "cpu, since there is no CUDA device here"
-        raise InputError(f"--device {name} cannot be used: expected {here}") from None
-    return name

@@ -26,6 +26,7 @@ class Progress:
         if self.silent:
             return
         if self.skipped is None:
+            self.started = self.shown = time.monotonic()  # it may have been made long before
             self.skipped = done  # what an earlier run had done says nothing about today's speed
             if done < total:  # a sign of life: the first thing may take long
                 line = f"{self.what}: {done}/{total} {self.unit}"

@@ -26,8 +26,9 @@ Runner = Callable[[Tensor, Tensor, Tensor | None], Tensor]
 class FastNetwork:
     """A network, run by whatever is fastest; ``exact`` is the network itself, in its own precision."""
 
-    def __init__(self, network: Hourglass) -> None:
+    def __init__(self, network: Hourglass, cpu_dtype: torch.dtype | None = None) -> None:
         self.network = network
+        self.cpu_dtype = cpu_dtype  # None for the faster one; machines that must agree have to name it
         self._fused: Any = None
         self._failed: str | None = None
         self._records = True
@@ -36,10 +37,10 @@ class FastNetwork:
 
     def __getstate__(self) -> dict[str, Any]:
         """The network alone: what was prepared for this machine is made again on another."""
-        return {"network": self.network}
+        return {"network": self.network, "cpu_dtype": self.cpu_dtype}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        FastNetwork.__init__(self, state["network"])
+        FastNetwork.__init__(self, state["network"], state["cpu_dtype"])
 
     def __call__(self, x: Tensor, c_noise: Tensor, present: Tensor | None = None, *, exact: bool = False) -> Tensor:
         """(B, in, H, W) or (B, L, in, H, W), c_noise (B,) -> (B, out, H, W)."""
@@ -131,9 +132,8 @@ class FastNetwork:
             return f"{place}: fused bfloat16 kernels in CUDA graphs"
         from emrdm.networks.fused.cpu import faster_dtype
 
-        fast = faster_dtype()
-        why = f"bfloat16 is {fast.ratio:.1f} times as fast as float32 here"
-        return f"{place}: fused operations in {_name(fast.dtype)}, {choose(device)} attention ({why})"
+        why = f"bfloat16 is {faster_dtype().ratio:.1f} times as fast as float32 here" if self.cpu_dtype is None else "asked"
+        return f"{place}: fused operations in {_name(self._dtype())}, {choose(device)} attention ({why})"
 
     def numbers(self, *, exact: bool = False) -> str:
         """The type of numbers it computes with."""
@@ -171,6 +171,8 @@ class FastNetwork:
     def _dtype(self) -> torch.dtype:
         if gpu.usable(self._device):
             return torch.bfloat16
+        if self.cpu_dtype is not None:
+            return self.cpu_dtype
         from emrdm.networks.fused.cpu import faster_dtype
 
         return faster_dtype().dtype

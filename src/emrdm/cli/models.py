@@ -1,0 +1,71 @@
+"""What verbs that run a model have in common: which model, which sampler, which device."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from emrdm.cli import settings
+from emrdm.errors import InputError
+
+if TYPE_CHECKING:
+    from emrdm.config import SamplerConfig
+    from emrdm.model import EMRDM
+
+_OF_THE_SAMPLER = "sampler."
+
+
+def sampler_words(words: Sequence[str]) -> tuple[list[str], dict[str, Any]]:
+    """The words of a command without sampler.KEY=VALUE, and those."""
+    plain, overrides = [], {}
+    for word in words:
+        key, equals, value = word.partition("=")
+        if equals and key.startswith(_OF_THE_SAMPLER):
+            overrides[key.removeprefix(_OF_THE_SAMPLER)] = settings.value(value)
+        else:
+            plain.append(word)
+    return plain, overrides
+
+
+def load(name: str) -> EMRDM:
+    """A model from a weights file or the folder of a run, or freshly made from a preset."""
+    if name.endswith((".ckpt", ".pt", ".pth")):
+        raise InputError(f"{name} is a checkpoint: turn it into weights first with emrdm convert")
+
+    from emrdm.model import EMRDM
+    from emrdm.presets import preset_names
+    from emrdm.presets.reading import is_preset_file
+    from emrdm.strict import nearest
+
+    if name in preset_names() or is_preset_file(name):
+        logging.getLogger("emrdm").warning("%s is a preset: its weights are random, and so are its results", name)
+        return EMRDM.from_preset(name)
+    if (inside := Path(name) / "model.safetensors").is_file():  # the folder of a run
+        return EMRDM.load(inside)
+    if not Path(name).exists() and not Path(name).suffix:
+        raise InputError(f"MODEL {name!r} is neither a file nor a preset{nearest(name, preset_names())}")
+    return EMRDM.load(name)
+
+
+def sampler(model: EMRDM, overrides: dict[str, Any]) -> SamplerConfig:
+    """The model's sampler with other settings."""
+    from emrdm.config import SamplerConfig
+    from emrdm.strict import dump, merge, parse
+
+    return parse(SamplerConfig, merge(dump(model.config.sampler), overrides), "sampler")
+
+
+def device(name: str | None) -> str:
+    """The device asked for, or the best there is."""
+    import torch
+
+    if name is None:
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        torch.empty(0, device=name)
+    except (RuntimeError, AssertionError):
+        here = "cpu or cuda" if torch.cuda.is_available() else "cpu, since there is no CUDA device here"
+        raise InputError(f"--device {name} cannot be used: expected {here}") from None
+    return name

@@ -1,0 +1,355 @@
+"""``emrdm restore``: cloudy images in, a clear one out, on the same grid."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from emrdm.cli import models
+from emrdm.cli.progress import Progress, duration
+from emrdm.errors import EmrdmError, InputError, InterruptedRunError, printable
+
+if TYPE_CHECKING:
+    from emrdm.model import EMRDM
+    from emrdm.rasters.scene import Scene
+    from emrdm.restoration import Restored
+
+HELP = "remove the clouds from images of any size"
+DESCRIPTION = """\
+Remove the clouds from images of any size: GeoTIFF, PNG, JPEG or WebP. The
+result has the same grid, bands and number type. Several images and -o are one
+series of one place; with --out-dir every image is restored by itself. A run
+that was stopped or killed goes on when the same command is given again."""
+EXAMPLES = """\
+examples:
+  emrdm restore cloudy.tif --model weights.safetensors -o clear.tif
+  emrdm restore 2024-05-01.tif 2024-05-11.tif --sar s1.tif --model W -o clear.tif
+  emrdm restore cloudy.tif --model W -o clear.tif --samples 8 --uncertainty std.tif
+  emrdm restore cloudy.tif --model W --mask clouds.tif --keep-clear -o clear.tif
+  emrdm restore scenes/*.tif --model W --out-dir clear/ --resume
+  emrdm restore big.tif --model W -o clear.tif --workers 4
+  emrdm restore cloudy.tif sampler.steps=8 --model W -o clear.tif
+"""
+
+
+def configure(parser: argparse.ArgumentParser) -> list[argparse.ArgumentParser]:
+    """Declare the arguments."""
+    parser.usage = "%(prog)s IMAGE [IMAGE ...] [sampler.KEY=VALUE ...] -o OUTPUT [options]"
+    parser.add_argument(
+        "words", nargs="+", metavar="IMAGE", help="cloudy images, and settings of the sampler (sampler.KEY=VALUE)"
+    )
+    where = parser.add_argument_group("output")
+    where.add_argument("-o", "--output", type=Path, metavar="FILE", help="the clear image: .tif, .png, .jpg, .webp")
+    where.add_argument("--out-dir", type=Path, metavar="FOLDER", help="restore every image by itself into this folder")
+    where.add_argument("--uncertainty", type=Path, metavar="FILE", help="standard deviation of the samples, as GeoTIFF")
+    where.add_argument("--quantiles", metavar="A,B", help="percent that the map shows as well, such as 5,95")
+    where.add_argument("--dtype", metavar="TYPE", help="number type, such as float32 (default: the input's)")
+    where.add_argument("--format", choices=("cog", "gtiff"), help="kind of GeoTIFF (default: cog)")
+    where.add_argument("--overwrite", action="store_true", help="replace outputs, and what other options began")
+    where.add_argument("--resume", action="store_true", help="leave out images whose output is there")
+
+    what = parser.add_argument_group("model")
+    what.add_argument("--model", metavar="MODEL", help="weights file, folder of a training run, or preset")
+    what.add_argument("--samples", type=int, default=1, metavar="K", help="restorations to average (default: 1)")
+    what.add_argument("--seed", type=int, default=0, metavar="N", help="of the noise (default: 0)")
+    what.add_argument("--exact", action="store_true", help="run the float32 network as it is, however slow")
+
+    files = parser.add_argument_group("what the files hold")
+    files.add_argument("--sar", action="append", metavar="FILE", help="radar image; one for all, or one for each image")
+    files.add_argument("--sar-unit", choices=("auto", "db", "linear"), default="auto", help="(default: auto)")
+    files.add_argument("--bands", metavar="A,B", help="names of the images' bands, where the files have none")
+    files.add_argument("--dates", metavar="A,B", help="of the images, where neither tags nor names tell")
+    files.add_argument("--nodata", type=float, metavar="X", help="the number that stands for no data")
+    files.add_argument(
+        "--offset", default="auto", metavar="N", help="Sentinel-2: auto, 0 or -1000 (default: by the file's baseline)"
+    )
+    files.add_argument("--range", metavar="LOW:HIGH", help="values that become the ends of the model's range, or auto")
+    files.add_argument("--fill-band", action="append", metavar="NAME=X", help="a value for a band that is not there")
+
+    keep = parser.add_argument_group("clear pixels")
+    keep.add_argument("--mask", metavar="FILE", help="one band, not zero where there is cloud")
+    keep.add_argument(
+        "--keep-clear",
+        nargs="?",
+        const="auto",
+        choices=("auto", "mask", "score", "change"),
+        help="keep clear pixels as they are: by --mask, by a simple score, or where the model changes little",
+    )
+    keep.add_argument("--feather", type=int, default=16, metavar="N", help="pixels to meet them in (default: 16)")
+    keep.add_argument("--grow", type=int, metavar="N", help="pixels to widen clouds by (default: 0; score: 8)")
+
+    how = parser.add_argument_group("how it is done")
+    how.add_argument("--tile", type=int, default=256, metavar="N", help="pixels the network sees (default: 256)")
+    how.add_argument("--overlap", type=int, metavar="N", help="pixels tiles share (default: a quarter of a tile)")
+    how.add_argument("--memory", default="4GB", metavar="SIZE", help="for the whole process (default: 4GB)")
+    how.add_argument("--batch", type=int, metavar="N", help="tiles at one time, at most")
+    how.add_argument("--device", metavar="NAME", help="cpu or cuda (default: cuda where there is one)")
+    how.add_argument("--workers", type=int, metavar="N", help="processes on this machine, through Dask")
+    how.add_argument("--cluster", metavar="ADDRESS", help="a Dask scheduler, such as tcp://host:8786")
+    return []
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Restore, say what was done."""
+    images, overrides = models.sampler_words(arguments.words)
+    _check(arguments, images)
+    from emrdm.restoration.memory import parse_size
+
+    options = _options(arguments)
+    options["memory"] = parse_size(arguments.memory)
+    jobs = _jobs(arguments, images)  # what is wrong with a file is said before a model is loaded
+    if not jobs:
+        return
+    model = models.load(arguments.model).to(models.device(arguments.device))
+    sampler = models.sampler(model, overrides) if overrides else None
+    failed = 0
+    for i, (scene, output) in enumerate(jobs):
+        try:
+            _restore(arguments, model, scene, output, sampler, options, f"{i + 1}/{len(jobs)} " if jobs[1:] else "")
+        except EmrdmError as error:
+            if len(jobs) == 1:
+                raise
+            failed += 1
+            print(f"emrdm restore: {error}", file=sys.stderr)
+    if failed:
+        raise EmrdmError(f"{failed} of {len(jobs)} images were not restored")
+
+
+def _check(arguments: argparse.Namespace, images: list[str]) -> None:
+    """Refuse what cannot work before anything is opened."""
+    if not images:
+        raise InputError("no image was given: expected one or more")
+    if (arguments.output is None) == (arguments.out_dir is None):
+        raise InputError("expected either -o FILE or --out-dir FOLDER")
+    if arguments.model is None:
+        raise InputError("no model was given: expected --model with a weights file")
+    if arguments.out_dir is not None:
+        for option in ("sar", "mask", "dates", "uncertainty"):
+            if getattr(arguments, option) is not None:
+                raise InputError(f"--{option} belongs to one place: expected -o with it, not --out-dir")
+    if arguments.mask is not None and arguments.keep_clear not in ("auto", "mask"):
+        raise InputError("--mask says which pixels are cloud: expected --keep-clear with it")
+    if arguments.quantiles is not None and arguments.uncertainty is None:
+        raise InputError("--quantiles are part of the uncertainty map: expected --uncertainty FILE with it")
+    for option in ("batch", "workers"):
+        if (value := getattr(arguments, option)) is not None and value < 1:
+            raise InputError(f"--{option} is {value}: expected 1 or more")
+    if arguments.workers is not None and arguments.cluster is not None:
+        raise InputError("both --workers and --cluster were given: expected one of them")
+    if arguments.dtype is not None:
+        _check_dtype(arguments.dtype)
+
+
+def _check_dtype(name: str) -> None:
+    import numpy as np
+
+    known = ("uint8", "uint16", "int16", "uint32", "int32", "float32", "float64")
+    if name not in known or np.dtype(name).name != name:
+        raise InputError(f"--dtype {name}: expected one of {', '.join(known)}")
+
+
+def _jobs(arguments: argparse.Namespace, images: list[str]) -> list[tuple[Scene, Path]]:
+    """Scenes and their outputs, opened and checked."""
+    from emrdm.rasters.scene import open_scene
+
+    bands = None if arguments.bands is None else [name.strip() for name in arguments.bands.split(",")]
+    if arguments.output is not None:
+        if arguments.resume and _is_done(arguments.output):
+            _say(arguments, f"{arguments.output} is there: nothing to do")
+            return []
+        _refuse_existing(arguments, [arguments.output])
+        dates = None if arguments.dates is None else [date.strip() for date in arguments.dates.split(",")]
+        scene = open_scene(
+            *images, sar=arguments.sar or (), mask=arguments.mask, nodata=arguments.nodata, dates=dates, bands=bands
+        )
+        return [(scene, arguments.output)]
+    outputs = [arguments.out_dir / Path(image).name for image in images]
+    if len(set(outputs)) < len(outputs):
+        twice = next(path for path in outputs if outputs.count(path) > 1)
+        raise InputError(f"two images would be written to {twice}: expected names that differ")
+    for image, path in zip(images, outputs, strict=True):
+        if Path(image).resolve() == path.resolve():
+            raise InputError(f"{image} is in {arguments.out_dir} itself: expected another folder")
+    done = [path for path in outputs if _is_done(path)] if arguments.resume else []
+    if done:
+        _say(arguments, f"{len(done)} of {len(outputs)} images are restored already")
+    todo = [(image, path) for image, path in zip(images, outputs, strict=True) if path not in done]
+    _refuse_existing(arguments, [path for _, path in todo])
+    return [(open_scene(image, nodata=arguments.nodata, bands=bands), path) for image, path in todo]
+
+
+def _is_done(output: Path) -> bool:
+    """Whether a file is there, and no run was killed right after writing it."""
+    from emrdm.restoration.journal import own_files, run_folder
+
+    return _exists(output) and output.is_file() and output.resolve() not in own_files(run_folder(output))
+
+
+def _refuse_existing(arguments: argparse.Namespace, outputs: list[Path]) -> None:
+    """Refuse what could not be written in the end, before anything is computed."""
+    from emrdm.files import remove_leftovers
+    from emrdm.restoration.journal import own_files, run_folder
+
+    for output in outputs:
+        own = own_files(run_folder(output))
+        for path in (output, *(() if arguments.uncertainty is None else (arguments.uncertainty,))):
+            if _exists(path) and not path.is_file():
+                raise InputError(f"{path} is no file: expected the name of a file to write")
+            if _exists(path) and not arguments.overwrite and path.resolve() not in own:
+                remove_leftovers(path.resolve().parent)  # of a run that was killed when all was done
+                raise InputError(
+                    f"{path} is there already: expected a new name, --overwrite, or --resume to leave out what is done"
+                )
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError as error:  # such as a name that is too long
+        raise InputError(f"{path} cannot be written: {error.strerror}") from None
+
+
+def _options(arguments: argparse.Namespace) -> dict[str, Any]:
+    """What the function behind this verb takes, from what was typed."""
+    from emrdm.restoration import Keeping, Reading, Writing
+
+    by = arguments.keep_clear
+    if by == "auto":
+        by = "score" if arguments.mask is None else "mask"
+    grow = arguments.grow if arguments.grow is not None else 8 if by == "score" else 0
+    return {
+        "reading": Reading(
+            offset=arguments.offset,
+            range=_span(arguments.range),
+            fill=_fills(arguments.fill_band),
+            sar=arguments.sar_unit,
+        ),
+        "keeping": None if by is None else Keeping(by, feather=arguments.feather, grow=grow),
+        "write": Writing(
+            uncertainty=arguments.uncertainty,
+            quantiles=_quantiles(arguments.quantiles),
+            dtype=arguments.dtype,
+            kind=arguments.format,
+            overwrite=arguments.overwrite,
+        ),
+        "batch": arguments.batch,
+        "workers": arguments.workers,
+        "cluster": arguments.cluster,
+    }
+
+
+def _span(text: str | None) -> tuple[float, float] | str | None:
+    if text is None or text == "auto":
+        return text
+    try:
+        low, high = (float(part) for part in text.split(":"))
+    except ValueError:
+        raise InputError(f"--range {text}: expected LOW:HIGH, such as 0:10000, or auto") from None
+    return low, high
+
+
+def _fills(given: list[str] | None) -> dict[str, float]:
+    found = {}
+    for word in given or ():
+        name, _, text = word.partition("=")
+        try:
+            value = float(text)
+        except ValueError:
+            value = math.nan
+        if not math.isfinite(value):
+            raise InputError(f"--fill-band {word}: expected NAME=NUMBER, such as B10=0")
+        found[name] = value
+    return found
+
+
+def _quantiles(text: str | None) -> tuple[float, ...]:
+    if text is None:
+        return ()
+    try:
+        shares = tuple(float(part) / 100 for part in text.split(","))
+    except ValueError:
+        shares = (-1.0,)
+    if any(not 0 <= share <= 1 for share in shares):
+        raise InputError(f"--quantiles {text}: expected percent from 0 to 100, such as 5,95")
+    return shares
+
+
+def _restore(
+    arguments: argparse.Namespace,
+    model: EMRDM,
+    scene: Scene,
+    output: Path,
+    sampler: Any,
+    options: dict[str, Any],
+    which: str,
+) -> None:
+    from emrdm.restoration import Settings, restore_scene
+
+    settings = Settings(
+        tile=arguments.tile,
+        overlap=arguments.overlap,
+        seed=arguments.seed,
+        samples=arguments.samples,
+        sampler=sampler,
+        exact=arguments.exact,
+    )
+    shown = Progress(f"{which}restoring {output.name}", unit="tiles", silent=arguments.quiet)
+    kept = (0, 0)
+
+    def progress(done: int, total: int) -> None:
+        nonlocal kept
+        kept = done, total
+        shown(done, total)
+
+    try:
+        with scene:
+            found: Restored = restore_scene(
+                scene,
+                model,
+                output,
+                settings=settings,
+                progress=progress,
+                finishing=Progress(f"{which}writing {output.name}", unit="windows", silent=arguments.quiet),
+                **options,
+            )
+    except KeyboardInterrupt:
+        raise InterruptedRunError(_interrupted(output, *kept)) from None
+    _report(arguments, found, output)
+
+
+def _interrupted(output: Path, done: int, total: int) -> str:
+    from emrdm.restoration.journal import run_folder
+
+    if sys.stderr.isatty():
+        print(file=sys.stderr)  # behind the line of progress
+    if not (folder := run_folder(output)).is_dir():
+        return "interrupted before a tile was finished; nothing is left behind"
+    return f"interrupted; {done} of {total} tile steps are kept in {folder}: the same command goes on"
+
+
+def _report(arguments: argparse.Namespace, found: Restored, output: Path) -> None:
+    """What was decided about the files, and one line of what was done."""
+    done = found.summary
+    for note in done.notes:
+        _say(arguments, f"  {note}")
+    parts = [
+        f"{found.grid.width} x {found.grid.height} pixels, {len(found.names)} bands",
+        f"{done.tiles} tiles in {duration(done.seconds)} ({done.calls / max(done.seconds, 1e-3):.1f} tile steps/s)",
+    ]
+    if done.known < 1:
+        parts.append(f"{100 * (1 - done.known):.1f} % without data")
+    if done.clipped > 0:
+        parts.append(f"{100 * done.clipped:.2f} % of the values clipped")
+    if done.replaced < 1:
+        parts.append(f"{100 * (1 - done.replaced):.1f} % kept as they were")
+    if done.resumed:
+        parts.append("went on with an earlier run")
+    _say(arguments, f"{output}: " + "; ".join(parts))
+
+
+def _say(arguments: argparse.Namespace, text: str) -> None:
+    if not arguments.quiet:
+        print(printable(text))

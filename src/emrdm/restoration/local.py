@@ -1,0 +1,139 @@
+"""All steps of all samples on this machine.
+
+On a CPU every tile is worked on by one thread, as many at a time as there are cores and memory: faster than many
+threads in one tile, and a sum never depends on how many there are. On a GPU tiles go in batches, and the next are read
+while it works.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from typing import TypeVar
+
+import torch
+
+from emrdm.errors import EmrdmError
+from emrdm.networks.fused.cpu import usable_cpus
+from emrdm.rasters.tiles import Tile
+from emrdm.restoration.denoising import TileDenoiser
+from emrdm.restoration.memory import Room
+from emrdm.restoration.state import StepState
+
+T = TypeVar("T")
+
+Progress = Callable[[int, int], None]
+Run = Callable[[int, int, list[Tile], Callable[[int], None]], None]
+_DONE = "done"
+
+
+def all_steps(denoiser: TileDenoiser, run: Run, progress: Progress) -> None:
+    """Go through samples and steps, leaving out what is there, and let ``run`` do the tiles of each."""
+    plan, total = denoiser.plan, denoiser.plan.calls
+    each = len(plan.tiles)
+    count = 0
+    for sample in range(plan.samples):
+        finished = _finished_steps(denoiser, sample)
+        count += finished * each
+        progress(count, total)
+        for step in range(finished, len(plan.steps)):
+            after = denoiser.state(sample, step + 1)
+            after.create()
+            ready = set(after.done())
+            todo = [tile for tile in plan.tiles if tile not in ready]
+            count += len(ready)
+            progress(count, total)
+
+            def tick(tiles: int) -> None:
+                nonlocal count
+                count += tiles
+                progress(count, total)
+
+            run(sample, step, todo, tick)
+            _mark(after)
+            if step:
+                denoiser.state(sample, step).remove()
+
+
+def _finished_steps(denoiser: TileDenoiser, sample: int) -> int:
+    """How many steps need not be done again. States before the last of them go, as far as a kill has left some."""
+    for finished in range(len(denoiser.plan.steps), 0, -1):
+        if (denoiser.state(sample, finished).folder / _DONE).exists():
+            for step in range(1, finished):
+                denoiser.state(sample, step).remove()
+            return finished
+    return 0
+
+
+def _mark(state: StepState) -> None:
+    path = state.folder / _DONE
+    try:
+        path.touch()
+    except OSError as error:
+        raise EmrdmError(f"{path} cannot be written: {error.strerror}") from None
+
+
+def on_this_machine(denoiser: TileDenoiser, room: Room) -> Run:
+    """How to do the tiles of a step here."""
+    if denoiser.model.device.type == "cuda":
+        return _on_gpu(denoiser, room)
+    return _on_cpu(denoiser, room)
+
+
+def _on_cpu(denoiser: TileDenoiser, room: Room) -> Run:
+    threads = max(1, min(room.tiles, usable_cpus()))
+
+    def run(sample: int, step: int, tiles: list[Tile], tick: Callable[[int], None]) -> None:
+        with _one_thread_an_operation(), ThreadPoolExecutor(threads) as pool:
+            jobs = (lambda tile=tile: denoiser.run(sample, step, [tile]) for tile in tiles)
+            with closing(_a_few_at_a_time(pool, jobs, 2 * threads)) as finished:
+                for _ in finished:
+                    tick(1)
+
+    return run
+
+
+def _on_gpu(denoiser: TileDenoiser, room: Room) -> Run:
+    def run(sample: int, step: int, tiles: list[Tile], tick: Callable[[int], None]) -> None:
+        batches = [tiles[i : i + room.tiles] for i in range(0, len(tiles), room.tiles)]
+        with ThreadPoolExecutor(room.readers) as readers, ThreadPoolExecutor(2) as writers:
+            jobs = (lambda batch=batch: denoiser.load(sample, step, batch) for batch in batches)
+            written: list[Future[None]] = []
+            with closing(_a_few_at_a_time(readers, jobs, room.readers)) as ready:
+                for batch, loaded in zip(batches, ready, strict=True):
+                    if loaded.tiles:
+                        states = denoiser.compute(sample, step, loaded).cpu().numpy()
+                        written.append(writers.submit(denoiser.store, sample, step, loaded, states))
+                    while len(written) > 2:
+                        written.pop(0).result()
+                    tick(len(batch))
+            for job in written:
+                job.result()
+
+    return run
+
+
+def _a_few_at_a_time(pool: ThreadPoolExecutor, jobs: Iterator[Callable[[], T]], most: int) -> Generator[T, None, None]:
+    """Results in order; no more than a few are waiting or under way, so that memory stays what it is."""
+    waiting: list[Future[T]] = []
+    try:
+        for job in jobs:
+            waiting.append(pool.submit(job))
+            if len(waiting) >= most:
+                yield waiting.pop(0).result()
+        while waiting:
+            yield waiting.pop(0).result()
+    finally:
+        for future in waiting:  # after an error: what has not begun need not begin
+            future.cancel()
+
+
+@contextmanager
+def _one_thread_an_operation() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -1,0 +1,165 @@
+"""From samples between -1 and 1 to the pixels of a file, window by window."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal, final, get_args
+
+import numpy as np
+
+from emrdm.errors import InputError
+from emrdm.rasters.convert import saturate
+from emrdm.rasters.grid import Grid
+from emrdm.rasters.tiles import common, inside
+from emrdm.restoration import cloudscore
+from emrdm.restoration.compositing import grow, halo, keep_clear
+from emrdm.restoration.inputs import Inputs
+from emrdm.restoration.state import StepState
+from emrdm.window import Window
+
+By = Literal["mask", "score", "change"]
+_BLOCK = 512  # pixels of a window's side
+
+
+@final
+@dataclass(frozen=True)
+class Keeping:
+    """Which pixels of the newest date stay as they are.
+
+    Attributes:
+        by: "mask": where the given mask is zero; "score": where the image does not look like cloud; "change": where
+            restoring changed little.
+        feather: pixels over which restored ground is led up to the ground that stays.
+        grow: pixels by which what is replaced is made wider.
+    """
+
+    by: By = "mask"
+    feather: int = 16
+    grow: int = 0
+
+    def __post_init__(self) -> None:
+        if self.by not in get_args(By):
+            raise InputError(f"clear pixels by {self.by!r}: expected {', '.join(get_args(By))}")
+        for name, value in (("--feather", self.feather), ("--grow", self.grow)):
+            if not 0 <= value <= 512:
+                raise InputError(f"{name} is {value}: expected 0 to 512 pixels")
+
+    @property
+    def reach(self) -> int:
+        """Pixels around a window that its result depends on."""
+        return halo(self.feather) + self.grow + cloudscore.RADIUS
+
+
+@final
+@dataclass(frozen=True)
+class Finished:
+    """A window of the output.
+
+    Attributes:
+        pixels: (C, h, w) in the output's number type.
+        valid: (h, w) bool.
+        spread: (C * n, h, w) float32: standard deviation and quantiles of every band, or None.
+        clipped: values of the input outside of the model's range.
+        replaced: pixels that are not the newest date's own.
+    """
+
+    pixels: np.ndarray
+    valid: np.ndarray
+    spread: np.ndarray | None
+    clipped: int
+    replaced: int
+
+
+@final
+class Finisher:
+    """Makes windows of the output from finished samples."""
+
+    def __init__(
+        self,
+        inputs: Inputs,
+        samples: Sequence[StepState],
+        *,
+        dtype: np.dtype,
+        keeping: Keeping | None = None,
+        spread: bool = False,
+        quantiles: Sequence[float] = (),
+    ) -> None:
+        self.inputs, self.samples, self.dtype = inputs, samples, dtype
+        self.keeping, self.spread, self.quantiles = keeping, spread, tuple(quantiles)
+        if keeping is not None and keeping.by == "mask" and inputs.scene.mask is None:
+            raise InputError("clear pixels are kept by a mask: expected --mask, or to keep them by score or change")
+        if spread and len(samples) < 2:
+            raise InputError(f"an uncertainty map of {len(samples)} sample: expected --samples 2 or more")
+
+    @property
+    def spread_names(self) -> tuple[str, ...]:
+        """Bands of :attr:`Finished.spread`."""
+        kinds = ("std", *(f"q{100 * share:g}" for share in self.quantiles))
+        return tuple(f"{name}_{kind}" for name in self.inputs.names for kind in kinds)
+
+    def window(self, window: Window) -> Finished:
+        """One window."""
+        grid = self.inputs.scene.grid
+        reach = 0 if self.keeping is None else self.keeping.reach
+        wide = common(
+            Window(window.row - reach, window.column - reach, window.height + 2 * reach, window.width + 2 * reach),
+            Window(0, 0, grid.height, grid.width),
+        )
+        drawn = np.stack([sample.read(wide)[list(self.inputs.kept)] for sample in self.samples])
+        restored = drawn[0] if len(drawn) == 1 else drawn.mean(0, dtype=np.float64).astype(np.float32)
+        here = inside(window, wide)
+        valid = self.inputs.known(window)
+        original, there = self.inputs.original(wide)
+        numbers = self.inputs.to_file_numbers(restored)
+        kept = np.zeros(valid.shape, bool)
+        if self.keeping is not None:
+            cloud = self._cloud(wide, restored, there)
+            numbers = keep_clear(
+                original.astype(np.float32), numbers, cloud | ~there, there | True, feather=self.keeping.feather
+            )
+            kept = (~cloud & there)[here]
+        pixels = saturate(numbers[:, *here], self.dtype)
+        if self.dtype == original.dtype:  # to the bit, also where floats are too coarse
+            np.copyto(pixels, original[:, *here], where=kept)
+        return Finished(
+            pixels=pixels,
+            valid=valid,
+            spread=self._spread(drawn[:, :, *here]) if self.spread else None,
+            clipped=self.inputs.clipped(original[:, *here], there[here]),
+            replaced=int((valid & ~kept).sum()),
+        )
+
+    def _cloud(self, window: Window, restored: np.ndarray, valid: np.ndarray) -> np.ndarray:
+        assert self.keeping is not None
+        if self.keeping.by == "mask":
+            mask = self.inputs.scene.mask
+            assert mask is not None
+            pixels, known = mask.read(window)
+            cloud = (pixels[0] != 0) | ~known
+        else:
+            names = [self.inputs.config.bands[i].name for i in self.inputs.kept]
+            before = (self.inputs.read(window).cloudy[-1][list(self.inputs.kept)] + 1) / 2
+            if self.keeping.by == "score":
+                score = cloudscore.cloud_score(before, names, valid=valid)
+            else:
+                score = cloudscore.change_score(before, (restored + 1) / 2, valid=valid)
+            cloud = score >= cloudscore.CLOUDY
+        return grow(cloud, self.keeping.grow)
+
+    def _spread(self, drawn: np.ndarray) -> np.ndarray:
+        """(K, C, h, w) -> (C * n, h, w), in the file's numbers."""
+        deviation = drawn.std(0, ddof=1, dtype=np.float64).astype(np.float32)
+        parts = [np.abs(self.inputs.spread_to_file_numbers(deviation))]
+        if self.quantiles:
+            found = np.quantile(drawn, self.quantiles, axis=0).astype(np.float32)
+            parts += [self.inputs.to_file_numbers(values) for values in found]
+        return np.stack(parts, axis=1).reshape(-1, *drawn.shape[2:]).astype(np.float32)
+
+
+def windows(grid: Grid) -> Iterator[Window]:
+    """All windows of an output, row by row."""
+    whole = Window(0, 0, grid.height, grid.width)
+    for row in range(0, grid.height, _BLOCK):
+        for column in range(0, grid.width, _BLOCK):
+            yield common(Window(row, column, _BLOCK, _BLOCK), whole)
