@@ -61,13 +61,19 @@ def seam_index(image: np.ndarray, control: np.ndarray, tiles: TilePlan) -> dict[
     return {kind: round(across(image, kind) / across(control, kind), 4) for kind in ("first", "middle", "last")}
 
 
+def _restored(model: EMRDM, scene: np.ndarray, plan: Plan, folder: Path, *, apart: bool) -> TileDenoiser:
+    span = float(scene.min()), float(scene.max())
+    inputs = Inputs(open_scene(ArraySource(scene)), model.config, Reading(range=span))
+    denoiser = TileDenoiser(plan, inputs, model, folder, apart=apart)
+    all_steps(denoiser, on_this_machine(denoiser, Room.within(None, plan, model, 1)), lambda *_: None)
+    return denoiser
+
+
 def sampled(model: EMRDM, scene: np.ndarray, settings: Settings, *, apart: bool) -> tuple[np.ndarray, np.ndarray, Plan]:
     """A restored scene in [-1, 1], blended; the same with hard borders in the middle of overlaps; and the plan."""
-    inputs = Inputs(open_scene(ArraySource(scene)), model.config, Reading(range=(float(scene.min()), float(scene.max()))))
     plan = Plan.of(*scene.shape[1:], model, settings)
     with tempfile.TemporaryDirectory() as folder:
-        denoiser = TileDenoiser(plan, inputs, model, Path(folder), apart=apart)
-        all_steps(denoiser, on_this_machine(denoiser, Room.within(None, plan, model, 1)), lambda *_: None)
+        denoiser = _restored(model, scene, plan, Path(folder), apart=apart)
         state = denoiser.result(0)
         blended = state.read(Window(0, 0, *scene.shape[1:]))
         hard = np.zeros_like(blended)
@@ -81,11 +87,9 @@ def sampled(model: EMRDM, scene: np.ndarray, settings: Settings, *, apart: bool)
 
 def disagreement(model: EMRDM, scene: np.ndarray, settings: Settings, *, apart: bool) -> float:
     """Root mean square difference, in [-1, 1], of what two neighbouring tiles say of the pixels they share."""
-    inputs = Inputs(open_scene(ArraySource(scene)), model.config, Reading(range=(float(scene.min()), float(scene.max()))))
     plan = Plan.of(*scene.shape[1:], model, settings)
     with tempfile.TemporaryDirectory() as folder:
-        denoiser = TileDenoiser(plan, inputs, model, Path(folder), apart=apart)
-        all_steps(denoiser, on_this_machine(denoiser, Room.within(None, plan, model, 1)), lambda *_: None)
+        denoiser = _restored(model, scene, plan, Path(folder), apart=apart)
         state, squares = denoiser.result(0), []
         origins = plan.tiles.columns.origins
         for tile in plan.tiles:
@@ -165,7 +169,10 @@ def _tiny() -> EMRDM:
     names = ("B1", "B2", "B3", "B4", "B5", "B6", "B7", "B8", "B8A", "B9", "B10", "B11", "B12")
     config = EMRDM.from_preset("tiny-temporal").config
     bands = tuple(Band(name, "reflectance x 10000", 0, 10000) for name in names)
-    return lively(EMRDM.fresh(dataclasses.replace(config, bands=bands, aux=(), inputs=("noisy", "cloudy"))))
+    network = dataclasses.replace(config.network, patch=4)  # what is measured is everything else
+    return lively(
+        EMRDM.fresh(dataclasses.replace(config, network=network, bands=bands, aux=(), inputs=("noisy", "cloudy")))
+    )
 
 
 def _large(path: Path, rows: int, columns: int, seed: int) -> Path:
@@ -197,7 +204,8 @@ def speed(arguments: argparse.Namespace) -> None:
         return generator.uniform(low, high, (len(bands), side, side)).astype(np.float32)
 
     def source(bands: tuple, seed: int) -> ArraySource:
-        return ArraySource(image(bands, bands[0].low, bands[0].high), names=[band.name for band in bands], name=f"{seed}")
+        pixels = image(bands, bands[0].low, bands[0].high)
+        return ArraySource(pixels, names=[band.name for band in bands], name=f"image {seed}")
 
     frames = [source(config.bands, i) for i in range(config.frames)]
     sar = [source(config.aux, i + 100) for i in range(config.frames)] if config.aux else ()

@@ -157,7 +157,7 @@ def digest(config: ModelConfig, card: ModelCard, tensors: Mapping[str, Tensor]) 
     for name in sorted(tensors):
         tensor = tensors[name].contiguous()
         result.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
-        result.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
+        result.update(tensor.cpu().reshape(-1).view(torch.uint8).numpy().data)
     return result.hexdigest()
 
 

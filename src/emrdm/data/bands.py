@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from emrdm.config import Band
+from emrdm.rasters.bands import SENTINEL2
 
-SENTINEL2 = ("B1", "B2", "B3", "B4", "B5", "B6", "B7", "B8", "B8A", "B9", "B10", "B11", "B12")
+__all__ = ["SENTINEL2", "backscatter", "colours", "eight_bit", "reflectance"]
+
 _COLOURS = (("red", "green", "blue"), ("B4", "B3", "B2"))
 
 

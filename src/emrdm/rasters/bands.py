@@ -12,7 +12,7 @@ from emrdm.errors import DataError, InputError
 from emrdm.rasters.base import Source
 from emrdm.window import Window
 
-_SENTINEL2 = {"B1", "B2", "B3", "B4", "B5", "B6", "B7", "B8", "B8A", "B9", "B10", "B11", "B12"}
+SENTINEL2 = ("B1", "B2", "B3", "B4", "B5", "B6", "B7", "B8", "B8A", "B9", "B10", "B11", "B12")
 _SYNONYMS = {"red": "B4", "green": "B3", "blue": "B2", "nir": "B8"}
 _NUMBERED = re.compile(r"(?:band|b)[ _-]?0*(\d{1,2})(a?)", re.IGNORECASE)
 _POLARISATIONS = {"vv", "vh", "hh", "hv"}
@@ -47,7 +47,8 @@ def match(
     """Where each wanted band stands in a file, None for one to be filled; and words on a guess, empty without one.
 
     Bands are found by name. Red, green, blue and nir stand for Sentinel-2's B4, B3, B2 and B8 where there is no band of
-    the very name. A file without any names has to have as many bands as are wanted and not filled, in their order.
+    the very name. A file without any names has to have as many bands as are wanted and not filled, in their order, or
+    the thirteen of Sentinel-2.
 
     Args:
         wanted: names of the model's bands.
@@ -55,9 +56,11 @@ def match(
         source: the file, for messages.
         fill: values for bands that the file does not have.
     """
-    filled = {canonical(name) for name in fill}
+    filled, words = {canonical(name) for name in fill}, ""
     if not any(source_names):
-        return _by_order(wanted, len(source_names), source, filled)
+        if len(source_names) != len(SENTINEL2) or len(wanted) == len(SENTINEL2):
+            return _by_order(wanted, len(source_names), source, filled)
+        source_names, words = SENTINEL2, f"{source}: its 13 bands have no names and are taken for Sentinel-2's"
     own = [canonical(name) for name in source_names]
     places = tuple(_place(name, own, source) for name in wanted)
     missing = [
@@ -69,7 +72,7 @@ def match(
             f"{source} has no band {', '.join(missing)}: it has {has}; "
             f"--fill-band {missing[0]}=0 puts a number there, --bands gives the bands other names"
         )
-    return places, ""
+    return places, words
 
 
 def _by_order(wanted: Sequence[str], count: int, source: str, filled: set[str]) -> tuple[tuple[int | None, ...], str]:
@@ -110,7 +113,7 @@ def sentinel2_offset(source: Source, asked: str) -> tuple[float, str]:
         raise InputError(f"offset {asked!r}: expected auto, 0 or -1000")
     if asked != "auto":
         return float(asked), "as asked"
-    own = [i for i, name in enumerate(source.names) if canonical(name) in _SENTINEL2]
+    own = [i for i, name in enumerate(source.names) if canonical(name) in SENTINEL2]
     if not own and any(source.names):
         return 0.0, ""
     offsets = {_in_numbers(source.offsets[i], source.scales[i]) for i in own or range(source.count)}

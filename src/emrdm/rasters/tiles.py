@@ -3,8 +3,8 @@
 Tiles are spread evenly, so that every one lies inside the image and sees real pixels all around. They begin at
 multiples of ``align`` (but for the last), so that a network that sees pixels in blocks sees the same blocks in
 neighbours, which overlap by ``overlap`` pixels at least. In the middle of what two of them share, one fades into the
-other over ``overlap`` pixels (a raised cosine); farther out a tile has no say, so that its outermost rows, where it sees
-the least, count least. The weights of all tiles sum to 1 at every pixel.
+other over ``overlap`` pixels (a raised cosine); farther out a tile has no say, so that its outermost rows, where it
+sees the least, count least. The weights of all tiles sum to 1 at every pixel.
 
 An image smaller than a tile has one tile, which sticks out below and to the right: readers mirror the image there.
 """
@@ -56,12 +56,20 @@ class Axis:
 
     def weights(self, index: int) -> np.ndarray:
         """(tile,) float32: how much a tile has to say at each of its pixels."""
-        weights = np.ones(self.tile, np.float32)
-        if index > 0:
-            weights *= self._ramp(index - 1, index)
-        if index < len(self.origins) - 1:
-            weights *= 1 - self._ramp(index, index)
-        return weights
+        return self._weights[index]
+
+    @cached_property
+    def _weights(self) -> list[np.ndarray]:
+        found = []
+        for index in range(len(self.origins)):
+            weights = np.ones(self.tile, np.float32)
+            if index > 0:
+                weights *= self._ramp(index - 1, index)
+            if index < len(self.origins) - 1:
+                weights *= 1 - self._ramp(index, index)
+            weights.flags.writeable = False
+            found.append(weights)
+        return found
 
     def _ramp(self, before: int, of: int) -> np.ndarray:
         """From 0 to 1 where tile ``before`` fades into the next, at the pixels of tile ``of``."""

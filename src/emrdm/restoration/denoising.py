@@ -6,6 +6,7 @@ order, by which worker, or how often.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +21,7 @@ from emrdm.errors import EmrdmError
 from emrdm.model import EMRDM
 from emrdm.noise import normal
 from emrdm.rasters.tiles import Tile
-from emrdm.restoration.inputs import Inputs, Seen
+from emrdm.restoration.inputs import Inputs
 from emrdm.restoration.plan import Plan, torch_time
 from emrdm.restoration.state import StepState
 
@@ -28,11 +29,27 @@ from emrdm.restoration.state import StepState
 @final
 @dataclass(frozen=True)
 class Loaded:
-    """What some tiles need for a step. Tiles without a single known pixel are left out."""
+    """What some tiles need for a step, on the device. Tiles without a single known pixel are left out.
+
+    Attributes:
+        tiles: which.
+        cloudy: (L, C, H, W) of each.
+        aux: (L, A, H, W) of each, or nothing.
+        present: (L,) bool of each: which dates have data.
+        states: S of each, (C, H, W), before the step.
+    """
 
     tiles: tuple[Tile, ...]
-    seen: tuple[Seen, ...]
-    states: tuple[np.ndarray, ...]
+    cloudy: tuple[Tensor, ...]
+    aux: tuple[Tensor, ...]
+    present: tuple[Tensor, ...]
+    states: tuple[Tensor, ...]
+
+    @classmethod
+    def together(cls, parts: Sequence[Loaded]) -> Loaded:
+        """Tiles that were loaded one by one."""
+        names = [field.name for field in dataclasses.fields(cls)]
+        return cls(**{name: tuple(item for part in parts for item in getattr(part, name)) for name in names})
 
 
 @final
@@ -53,8 +70,8 @@ class TileDenoiser:
         return self.state(sample, len(self.plan.steps))
 
     def load(self, sample: int, step: int, tiles: Sequence[Tile]) -> Loaded:
-        """Read what tiles need."""
-        kept, seen, states = [], [], []
+        """Read what tiles need, and send it to the device."""
+        device, parts = self.model.device, []
         before = self.state(sample, step)
         for tile in tiles:
             window = self.plan.tiles.window(tile)
@@ -66,22 +83,22 @@ class TileDenoiser:
                 state = before.own(tile) if self.apart else before.read(window)
                 # What no date knows is as if the denoiser had always said what the gap was filled with.
                 state = np.where(found.known, state, self.plan.settled[step] * found.fill[:, None, None])
-            kept.append(tile)
-            seen.append(found)
-            states.append(state.astype(np.float32, copy=False))
-        return Loaded(tuple(kept), tuple(seen), tuple(states))
+            parts.append(
+                Loaded(
+                    tiles=(tile,),
+                    cloudy=(torch.from_numpy(found.cloudy).to(device),),
+                    aux=() if found.aux is None else (torch.from_numpy(found.aux).to(device),),
+                    present=(torch.from_numpy(found.present),),
+                    states=(torch.from_numpy(state.astype(np.float32, copy=False)).to(device),),
+                )
+            )
+        return Loaded.together(parts)
 
     def compute(self, sample: int, step: int, loaded: Loaded) -> Tensor:
         """S of the tiles after the step, (B, C, H, W), on the device."""
         device, plan = self.model.device, self.plan.steps[step]
-
-        def stacked(arrays: Sequence[np.ndarray]) -> Tensor:
-            return torch.from_numpy(np.stack(arrays)).to(device, non_blocking=True)
-
-        cloudy, state = stacked([seen.cloudy for seen in loaded.seen]), stacked(loaded.states)
-        extra = [seen.aux for seen in loaded.seen if seen.aux is not None]
-        aux = stacked(extra) if extra else None
-        present = torch.from_numpy(np.stack([seen.present for seen in loaded.seen]))
+        cloudy, state, present = (torch.stack(x) for x in (loaded.cloudy, loaded.states, loaded.present))
+        aux = torch.stack(loaded.aux) if loaded.aux else None
         frames, bands = cloudy.shape[1:3]
 
         def noise(draw: int) -> Tensor:
@@ -96,16 +113,16 @@ class TileDenoiser:
             x = one_raster.frames(plan, state, cloudy, self.process, noise)
             return one_raster.advance(plan, state, denoise(x, torch_time(plan.t)))
 
-    def store(self, sample: int, step: int, loaded: Loaded, states: np.ndarray) -> None:
-        """Put away what tiles have found."""
-        after = self.state(sample, step + 1)
-        if not np.isfinite(states).all():
+    def store(self, sample: int, step: int, tiles: Sequence[Tile], states: Tensor) -> None:
+        """Put away what tiles have found, (B, C, H, W)."""
+        after, values = self.state(sample, step + 1), states.cpu().numpy()
+        if not np.isfinite(values).all():
             raise EmrdmError("the network gave NaN or infinite values: the weights or the input are out of all bounds")
-        for tile, values in zip(loaded.tiles, states, strict=True):
-            after.write(tile, values)
+        for tile, found in zip(tiles, values, strict=True):
+            after.write(tile, found)
 
     def run(self, sample: int, step: int, tiles: Sequence[Tile]) -> None:
         """All three."""
         loaded = self.load(sample, step, tiles)
         if loaded.tiles:
-            self.store(sample, step, loaded, self.compute(sample, step, loaded).cpu().numpy())
+            self.store(sample, step, loaded.tiles, self.compute(sample, step, loaded))

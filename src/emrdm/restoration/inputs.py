@@ -6,6 +6,7 @@ alone.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import final
@@ -88,6 +89,7 @@ class Inputs:
         self.scene, self.config = scene, config
         self.reading = reading = reading or Reading()
         self.notes: list[str] = []
+        self._offsets: defaultdict[str, set[str]] = defaultdict(set)
         self.frames = len(scene.frames)
         if self.frames > 1 and not config.network.multi_temporal:
             raise InputError(
@@ -101,6 +103,8 @@ class Inputs:
             [self._channel(band, place, frame, span) for band, place in zip(config.bands, places, strict=True)]
             for frame in scene.frames
         ]
+        for words, files in self._offsets.items():
+            self.notes.append(f"{many(len(files), 'image')}: {words}")
         self.kept = tuple(i for i, place in enumerate(places) if place is not None)
         left = [name or f"band {i + 1}" for i, name in enumerate(first.names) if i not in set(places)]
         if left and any(place is not None for place in places):
@@ -144,7 +148,9 @@ class Inputs:
             else:
                 np.multiply(next(found), channel.scale, out=row, dtype=np.float32, casting="unsafe")
                 row += np.float32(channel.shift)
-        np.clip(np.nan_to_num(out, copy=False, nan=0.0), -1, 1, out=out)
+        if values.dtype.kind == "f":
+            np.nan_to_num(out, copy=False, nan=0.0)
+        np.clip(out, -1, 1, out=out)
         return valid
 
     # ---------------------------------------------------------------- the files' own numbers
@@ -230,9 +236,8 @@ class Inputs:
         offset = 0.0
         if span is None:
             offset, why = naming.sentinel2_offset(frame, self.reading.offset)
-            note = f"{frame.name}: Sentinel-2 offset {offset:g} ({why})"
-            if why and note not in self.notes:
-                self.notes.append(note)
+            if why:
+                self._offsets[f"Sentinel-2 offset {offset:g} ({why})"].add(frame.name)
         low, high = span or (band.low - offset, band.high - offset)
         scale = 2 / (high - low)
         return _Channel(band, place, self.reading.fill.get(band.name, 0.0), scale, -1 - low * scale)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
+from itertools import islice
 from typing import TypeVar
 
 import torch
@@ -17,7 +18,7 @@ import torch
 from emrdm.errors import EmrdmError
 from emrdm.networks.fused.cpu import usable_cpus
 from emrdm.rasters.tiles import Tile
-from emrdm.restoration.denoising import TileDenoiser
+from emrdm.restoration.denoising import Loaded, TileDenoiser
 from emrdm.restoration.memory import Room
 from emrdm.restoration.state import StepState
 
@@ -96,18 +97,21 @@ def _on_cpu(denoiser: TileDenoiser, room: Room) -> Run:
 
 def _on_gpu(denoiser: TileDenoiser, room: Room) -> Run:
     def run(sample: int, step: int, tiles: list[Tile], tick: Callable[[int], None]) -> None:
-        batches = [tiles[i : i + room.tiles] for i in range(0, len(tiles), room.tiles)]
-        with ThreadPoolExecutor(room.readers) as readers, ThreadPoolExecutor(2) as writers:
-            jobs = (lambda batch=batch: denoiser.load(sample, step, batch) for batch in batches)
+        with ThreadPoolExecutor(room.readers) as readers, ThreadPoolExecutor(room.readers) as writers:
+            jobs = (lambda tile=tile: denoiser.load(sample, step, [tile]) for tile in tiles)
             written: list[Future[None]] = []
-            with closing(_a_few_at_a_time(readers, jobs, room.readers)) as ready:
-                for batch, loaded in zip(batches, ready, strict=True):
+            with closing(_a_few_at_a_time(readers, jobs, 2 * room.tiles)) as ready:
+                while parts := list(islice(ready, room.tiles)):
+                    loaded = Loaded.together(parts)
                     if loaded.tiles:
-                        states = denoiser.compute(sample, step, loaded).cpu().numpy()
-                        written.append(writers.submit(denoiser.store, sample, step, loaded, states))
-                    while len(written) > 2:
+                        states = denoiser.compute(sample, step, loaded)
+                        written += [
+                            writers.submit(denoiser.store, sample, step, [tile], state[None])
+                            for tile, state in zip(loaded.tiles, states, strict=True)
+                        ]
+                    while len(written) > room.tiles:
                         written.pop(0).result()
-                    tick(len(batch))
+                    tick(len(parts))
             for job in written:
                 job.result()
 

@@ -19,6 +19,7 @@ from emrdm.restoration.plan import Plan
 _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "MIB": 1 << 20, "GIB": 1 << 30}
 _STATM = Path("/proc/self/statm")
 _DEFAULT = 4 * 10**9
+_MOST_READERS = 12
 _LARGEST_BATCH = 16  # more is hardly faster
 _COPIES = 8  # of a tile's images at one time: as read, scaled, noise, state, and what is made of them
 _OTHER = 200 * 10**6  # of Python, torch's libraries at work, and fragments
@@ -33,7 +34,7 @@ class Room:
     Attributes:
         budget: bytes for the whole process.
         tiles: that are worked on at one time.
-        readers: threads that read ahead, on a GPU.
+        readers: threads that read ahead, and as many that write, on a GPU.
         cache: bytes of decoded blocks that GDAL may keep.
     """
 
@@ -50,7 +51,7 @@ class Room:
         cache = int(min(max(budget / 8, _CACHE[0]), _CACHE[1]))
         on_gpu = model.device.type == "cuda"
         images = image_bytes(plan, model, frames)
-        each = 4 * images if on_gpu else tile + images  # a GPU's batches are read ahead, worked on, and written
+        each = 2 * images if on_gpu else tile + images  # a GPU's batches are read ahead, worked on, and written
         fits = math.floor((budget - used - cache - _OTHER) / each)
         if fits < 1:
             needed = used + cache + _OTHER + each
@@ -59,7 +60,7 @@ class Room:
             return cls(budget, min(fits, batch or fits, usable_cpus()), 1, cache)
         free = torch.cuda.mem_get_info(model.device)[0]
         tiles = max(1, min(fits, math.floor(0.7 * free / (tile + images)), batch or _LARGEST_BATCH))
-        return cls(budget, tiles, max(1, min(8, fits // (2 * tiles), usable_cpus())), cache)
+        return cls(budget, tiles, min(_MOST_READERS, usable_cpus()), cache)
 
 
 def image_bytes(plan: Plan, model: EMRDM, frames: int) -> int:

@@ -99,7 +99,9 @@ class StepState:
             whole = self.plan.window(tile)
             part = common(window, whole)
             there, here = inside(part, whole), inside(part, window)
-            result[:, *here] += self.plan.weights(tile)[there] * values[:, *there]
+            rows, columns = self.plan.rows.weights(tile.row), self.plan.columns.weights(tile.column)
+            weights = np.outer(rows[there[0]], columns[there[1]])
+            result[:, *here] += weights * values[:, *there]
         return result
 
     def remove(self) -> None:
