@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import resource
+import os
 import subprocess
 import sys
 import tempfile
@@ -147,7 +147,10 @@ def memory(arguments: argparse.Namespace) -> None:
             words = ["restore", *paths, "--model", str(weights), "-o", str(Path(folder) / "clear.tif"), "-q"]
             words += [f"sampler.steps={arguments.steps}", "--memory", arguments.budget]
             started = time.perf_counter()
-            subprocess.run([sys.executable, "-c", code, *words], check=True)
+            process = subprocess.Popen([sys.executable, "-c", code, *words])
+            _, status, usage = os.wait4(process.pid, 0)
+            if status:
+                sys.exit(f"the run with {rows} rows failed")
             say(
                 what="peak memory",
                 rows=rows,
@@ -156,7 +159,7 @@ def memory(arguments: argparse.Namespace) -> None:
                 frames=3,
                 steps=arguments.steps,
                 budget=arguments.budget,
-                peak_MB=resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss // 1024,
+                peak_MB=usage.ru_maxrss // 1024,
                 seconds=round(time.perf_counter() - started),
             )
 

@@ -27,7 +27,24 @@ def blocks(language):
     return [text for name, text in fenced if name == language]
 
 
-def test_python_blocks_run_in_order():
+def scene(folder):
+    """A small cloudy GeoTIFF with its mask and the truth, and a folder of two."""
+    rasterio = pytest.importorskip("rasterio")
+    options = {"driver": "GTiff", "height": 70, "width": 90, "dtype": "uint8", "crs": "EPSG:32632"}
+    transform = rasterio.Affine(10, 0, 4e5, 0, -10, 5e6)
+    generator = np.random.default_rng(0)
+    (folder / "scenes").mkdir()
+    for name in ("cloudy.tif", "truth.tif", "scenes/a.tif", "scenes/b.tif", "clouds.tif"):
+        bands = 1 if name == "clouds.tif" else 3
+        with rasterio.open(folder / name, "w", count=bands, transform=transform, **options) as file:
+            file.write(generator.integers(0, 2 if bands == 1 else 256, (bands, 70, 90)).astype(np.uint8))
+            file.descriptions = ("cloud",) if bands == 1 else ("red", "green", "blue")
+
+
+def test_python_blocks_run_in_order(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    scene(tmp_path)
+    EMRDM.from_preset("tiny").save("weights.safetensors")
     generator = np.random.default_rng(0)
     names = {  # a small image and its SAR, as a user would have them
         "cloudy": generator.integers(0, 10_000, (13, 20, 24), dtype=np.uint16),
@@ -46,7 +63,9 @@ def test_python_blocks_of_the_pages_run(tmp_path, capsys, monkeypatch):
         "target": torch.rand(2, 3, 40, 40),
     }
     monkeypatch.chdir(tmp_path)
-    for page in ("data.md", "metrics.md", "training.md"):
+    scene(tmp_path)
+    EMRDM.from_preset("tiny").save("weights.safetensors")
+    for page in ("data.md", "metrics.md", "training.md", "scenes.md"):
         for block in re.findall(
             r"^```python\n(.*?)^```$", (ROOT / "docs" / page).read_text(), re.MULTILINE | re.DOTALL
         ):
@@ -58,12 +77,16 @@ def test_commands_run(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     torch.save({"state_dict": their_state(small_entries())}, "their.ckpt")
     EMRDM.from_preset("tiny").save("weights.safetensors")
+    scene(tmp_path)
     root = rice(tmp_path / "RICE1", 12)
     shutil.copytree(root / "label", tmp_path / "restored")
     commands = [line for block in blocks("") for line in block.splitlines() if line.startswith("emrdm ")]
     assert len(commands) >= 11
     for command in commands:
         arguments = shlex.split(command, comments=True)[1:]
+        if "scenes/*.tif" in arguments:  # as a shell does
+            at = arguments.index("scenes/*.tif")
+            arguments[at : at + 1] = sorted(str(path) for path in Path("scenes").glob("*.tif"))
         if "cuhk-cr1" in arguments:  # the stand-in checkpoint is a tiny one
             arguments[arguments.index("cuhk-cr1")] = "tiny"
         if arguments[0] == "bench":

@@ -27,7 +27,7 @@ def _set_up(monkeypatch):
     """Nobody's choices, no gradients, and float32, whatever is faster here."""
     for name in (EXACT, "EMRDM_ATTENTION", "EMRDM_TRITON", "TRITON_INTERPRET"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(cpu, "faster_dtype", lambda: cpu.Choice(torch.float32, 1.04))
+    monkeypatch.setattr(cpu, "faster_dtype", lambda: cpu.Choice(torch.float32, "no instructions"))
     with torch.no_grad():
         yield
 
@@ -49,7 +49,7 @@ def test_on_a_cpu_it_runs_fused(network, fused_calls):
     fast = FastNetwork(network)
     assert fast.why_plain() is None
     assert fast.describe() == (
-        "CPU: fused operations in float32, tiled attention (bfloat16 is 1.0 times as fast as float32 here)"
+        "CPU: fused operations in float32, tiled attention (no instructions)"
     )
     found = fast(X, LEVEL)
     assert fused_calls == [pytest.approx(0.3)]
@@ -57,9 +57,9 @@ def test_on_a_cpu_it_runs_fused(network, fused_calls):
 
 
 def test_in_bfloat16_where_that_is_faster(network, monkeypatch):
-    monkeypatch.setattr(cpu, "faster_dtype", lambda: cpu.Choice(torch.bfloat16, 1.62))
+    monkeypatch.setattr(cpu, "faster_dtype", lambda: cpu.Choice(torch.bfloat16, "it has instructions"))
     fast = FastNetwork(network)
-    assert "in bfloat16, tiled attention (bfloat16 is 1.6 times as fast" in fast.describe()
+    assert "in bfloat16, tiled attention (it has instructions" in fast.describe()
     assert 1e-4 < error(fast(X, LEVEL), network(X, LEVEL)) < 3e-2
 
 

@@ -313,7 +313,7 @@ def test_overwrite_begins_anew_where_the_plan_is_another_and_goes_on_where_it_is
 
 def test_a_run_goes_on_in_the_numbers_it_began_with(unfinished, reference, model, monkeypatch):
     restore, output = unfinished
-    monkeypatch.setattr(cpu, "faster_dtype", lambda: cpu.Choice(torch.bfloat16, 2.0))
+    monkeypatch.setattr(cpu, "faster_dtype", lambda: cpu.Choice(torch.bfloat16, "as the test says"))
     fresh = EMRDM.fresh(model.config)
     fresh.network.load_state_dict(model.network.state_dict())
     assert fresh.numbers() == "bfloat16"

@@ -108,6 +108,14 @@ def test_a_date_without_data_counts_as_left_out(series_model):
     assert three.valid.all()
 
 
+def test_restored_pixels_are_nodata_in_no_band(model):
+    image = picture(80, 90)
+    found = restore_scene(open_scene(source(image, nodata=0)), model, settings=TILES)
+    assert found.nodata == 0
+    assert (found.pixels[:, found.valid] > 0).all()
+    assert (restore_scene(open_scene(source(image)), model, settings=TILES).pixels == 0).any()  # it would be
+
+
 def test_clear_pixels_stay_to_the_bit(model):
     image = picture(150, 200)
     cloud = np.zeros((1, 150, 200), np.uint8)

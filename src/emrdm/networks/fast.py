@@ -132,8 +132,7 @@ class FastNetwork:
             return f"{place}: fused bfloat16 kernels in CUDA graphs"
         from emrdm.networks.fused.cpu import faster_dtype
 
-        ratio = f"bfloat16 is {faster_dtype().ratio:.1f} times as fast as float32 here"
-        why = ratio if self.cpu_dtype is None else "as asked"
+        why = faster_dtype().why if self.cpu_dtype is None else "as asked"
         return f"{place}: fused operations in {_name(self._dtype())}, {choose(device)} attention ({why})"
 
     def numbers(self, *, exact: bool = False) -> str:

@@ -25,11 +25,12 @@ def saturate(values: np.ndarray, dtype: DTypeLike) -> np.ndarray:
     return rounded.astype(target)
 
 
-def avoiding(pixels: np.ndarray, nodata: float | None) -> np.ndarray:
+def avoiding(pixels: np.ndarray, nodata: float | None, *, in_any_band: bool = False) -> np.ndarray:
     """(C, H, W) in which no pixel reads as nodata: what would is moved to the nearest number that does not.
 
     As readers here see it, one band without data makes a pixel unusable; but where nodata is 0, it takes all bands,
-    since dark water is 0 in one or two. What already reads as data is not touched.
+    since dark water is 0 in one or two. What already reads as data is not touched. Other programs look at bands one by
+    one: ``in_any_band`` leaves no 0 for them either, in pixels that need not stay what they are.
     """
     if nodata is None or not np.isfinite(nodata):
         return pixels
@@ -41,7 +42,7 @@ def avoiding(pixels: np.ndarray, nodata: float | None) -> np.ndarray:
             return pixels
         value = int(nodata)
         other, same = (value + 1 if value < limits.max else value - 1), pixels == value
-    if value == 0:
+    if value == 0 and not in_any_band:
         same = np.broadcast_to(same.all(0), pixels.shape)
     return np.where(same, pixels.dtype.type(other), pixels) if same.any() else pixels
 

@@ -22,6 +22,7 @@ from emrdm.model import EMRDM
 from emrdm.noise import normal
 from emrdm.rasters.tiles import Tile
 from emrdm.restoration.inputs import Inputs
+from emrdm.restoration.nearby import Condition, Nearby
 from emrdm.restoration.plan import Plan, torch_time
 from emrdm.restoration.state import StepState
 
@@ -56,8 +57,18 @@ class Loaded:
 class TileDenoiser:
     """Runs steps of a plan. ``apart`` keeps tiles from seeing each other until the end, to show what that costs."""
 
-    def __init__(self, plan: Plan, inputs: Inputs, model: EMRDM, folder: Path, *, apart: bool = False) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        inputs: Inputs,
+        model: EMRDM,
+        folder: Path,
+        *,
+        apart: bool = False,
+        nearby: Nearby | None = None,
+    ) -> None:
         self.plan, self.inputs, self.model, self.folder, self.apart = plan, inputs, model, folder, apart
+        self.nearby = nearby or Nearby()
         self.process = MeanReverting(alpha=plan.alpha)
 
     def state(self, sample: int, step: int) -> StepState:
@@ -71,28 +82,54 @@ class TileDenoiser:
 
     def load(self, sample: int, step: int, tiles: Sequence[Tile]) -> Loaded:
         """Read what tiles need, and send it to the device."""
-        device, parts = self.model.device, []
-        before = self.state(sample, step)
+        parts = []
         for tile in tiles:
-            window = self.plan.tiles.window(tile)
-            found = self.inputs.read(window)
-            if not found.known.any():
+            found = self._condition(tile)
+            if found is None:
                 continue
-            state = np.zeros(before.shape, np.float32)
-            if step:
-                state = before.own(tile) if self.apart else before.read(window)
-                # What no date knows is as if the denoiser had always said what the gap was filled with.
-                state = np.where(found.known, state, self.plan.settled[step] * found.fill[:, None, None])
             parts.append(
                 Loaded(
                     tiles=(tile,),
-                    cloudy=(torch.from_numpy(found.cloudy).to(device),),
-                    aux=() if found.aux is None else (torch.from_numpy(found.aux).to(device),),
-                    present=(torch.from_numpy(found.present),),
-                    states=(torch.from_numpy(state.astype(np.float32, copy=False)).to(device),),
+                    cloudy=(found.cloudy,),
+                    aux=() if found.aux is None else (found.aux,),
+                    present=(found.present,),
+                    states=(self._before(sample, step, tile, found),),
                 )
             )
         return Loaded.together(parts)
+
+    def _condition(self, tile: Tile) -> Condition | None:
+        """Images of a tile; None where not one of its pixels is known."""
+        kept = self.nearby.condition(tile)
+        if kept is not None:
+            return kept
+        device, seen = self.model.device, self.inputs.read(self.plan.tiles.window(tile))
+        if not seen.known.any():
+            return None
+        found = Condition(
+            cloudy=torch.from_numpy(seen.cloudy).to(device),
+            aux=None if seen.aux is None else torch.from_numpy(seen.aux).to(device),
+            present=torch.from_numpy(seen.present),
+            known=None if seen.known.all() else torch.from_numpy(seen.known).to(device),
+            fill=torch.from_numpy(seen.fill[:, None, None]).to(device),
+        )
+        self.nearby.keep_condition(tile, found)
+        return found
+
+    def _before(self, sample: int, step: int, tile: Tile, condition: Condition) -> Tensor:
+        """S in the window of a tile before a step, (C, H, W)."""
+        before, device = self.state(sample, step), self.model.device
+        if step == 0:
+            return torch.zeros(before.shape, device=device)
+        if self.apart:
+            state = torch.from_numpy(before.own(tile)).to(device)
+        else:
+            found = self.nearby.blended(sample, step, tile, self.plan.tiles)
+            state = torch.from_numpy(before.read(self.plan.tiles.window(tile))).to(device) if found is None else found
+        if condition.known is None:
+            return state
+        # What no date knows is as if the denoiser had always said what the gap was filled with.
+        return torch.where(condition.known, state, self.plan.settled[step] * condition.fill)
 
     def compute(self, sample: int, step: int, loaded: Loaded) -> Tensor:
         """S of the tiles after the step, (B, C, H, W), on the device."""
@@ -111,7 +148,10 @@ class TileDenoiser:
                 cloudy, aux, present=None if bool(present.all()) else present.to(device), exact=self.plan.exact
             )
             x = one_raster.frames(plan, state, cloudy, self.process, noise)
-            return one_raster.advance(plan, state, denoise(x, torch_time(plan.t)))
+            after = one_raster.advance(plan, state, denoise(x, torch_time(plan.t)))
+        for tile, found in zip(loaded.tiles, after, strict=True):
+            self.nearby.keep_state(sample, step + 1, tile, found)
+        return after
 
     def store(self, sample: int, step: int, tiles: Sequence[Tile], states: Tensor) -> None:
         """Put away what tiles have found, (B, C, H, W)."""

@@ -19,7 +19,7 @@ from emrdm.restoration.plan import Plan
 _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "MIB": 1 << 20, "GIB": 1 << 30}
 _STATM = Path("/proc/self/statm")
 _DEFAULT = 4 * 10**9
-_MOST_READERS = 12
+_MOST_READERS = 4  # more of them wait for each other in Python
 _LARGEST_BATCH = 16  # more is hardly faster
 _COPIES = 8  # of a tile's images at one time: as read, scaled, noise, state, and what is made of them
 _OTHER = 200 * 10**6  # of Python, torch's libraries at work, and fragments
@@ -36,12 +36,14 @@ class Room:
         tiles: that are worked on at one time.
         readers: threads that read ahead, and as many that write, on a GPU.
         cache: bytes of decoded blocks that GDAL may keep.
+        nearby: bytes of images and states that a GPU keeps between steps.
     """
 
     budget: int
     tiles: int
     readers: int
     cache: int
+    nearby: int = 0
 
     @classmethod
     def within(cls, budget: int | None, plan: Plan, model: EMRDM, frames: int, *, batch: int | None = None) -> Room:
@@ -59,8 +61,8 @@ class Room:
         if not on_gpu:
             return cls(budget, min(fits, batch or fits, usable_cpus()), 1, cache)
         free = torch.cuda.mem_get_info(model.device)[0]
-        tiles = max(1, min(fits, math.floor(0.7 * free / (tile + images)), batch or _LARGEST_BATCH))
-        return cls(budget, tiles, min(_MOST_READERS, usable_cpus()), cache)
+        tiles = max(1, min(fits, math.floor(0.4 * free / (tile + images)), batch or _LARGEST_BATCH))
+        return cls(budget, tiles, min(_MOST_READERS, usable_cpus()), cache, nearby=int(0.5 * free))
 
 
 def image_bytes(plan: Plan, model: EMRDM, frames: int) -> int:

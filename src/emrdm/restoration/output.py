@@ -9,7 +9,7 @@ from typing import Literal, final, get_args
 import numpy as np
 
 from emrdm.errors import InputError
-from emrdm.rasters.convert import saturate
+from emrdm.rasters.convert import avoiding, saturate
 from emrdm.rasters.grid import Grid
 from emrdm.rasters.tiles import common, inside
 from emrdm.restoration import cloudscore
@@ -87,6 +87,7 @@ class Finisher:
     ) -> None:
         self.inputs, self.samples, self.dtype = inputs, samples, dtype
         self.keeping, self.spread, self.quantiles = keeping, spread, tuple(quantiles)
+        self._nodata = inputs.scene.frames[-1].nodata
         if keeping is not None and keeping.by == "mask" and inputs.scene.mask is None:
             raise InputError("clear pixels are kept by a mask: expected --mask, or to keep them by score or change")
         if spread and len(samples) < 2:
@@ -119,7 +120,7 @@ class Finisher:
                 original.astype(np.float32), numbers, cloud | ~there, there | True, feather=self.keeping.feather
             )
             kept = (~cloud & there)[here]
-        pixels = saturate(numbers[:, *here], self.dtype)
+        pixels = avoiding(saturate(numbers[:, *here], self.dtype), self._nodata, in_any_band=True)
         if self.dtype == original.dtype:  # to the bit, also where floats are too coarse
             np.copyto(pixels, original[:, *here], where=kept)
         return Finished(

@@ -26,6 +26,7 @@ from emrdm.restoration.inputs import Inputs, Reading
 from emrdm.restoration.journal import begun_with, journal, note_ending, own_files
 from emrdm.restoration.local import all_steps, on_this_machine
 from emrdm.restoration.memory import Room, state_bytes
+from emrdm.restoration.nearby import Nearby
 from emrdm.restoration.output import Finisher, Keeping, windows
 from emrdm.restoration.plan import Plan, Settings
 from emrdm.restoration.sinks import InMemory, Sink, Summary, Writing, into_files
@@ -100,7 +101,7 @@ def restore_scene(
     digest = model.digest()
     facts = {**plan.facts(), "model": digest, **_input_facts(scene, inputs), "version": emrdm.__version__}
     with _work_folder(path, facts, anew=write.overwrite) as (folder, resumed):
-        denoiser = TileDenoiser(plan, inputs, model, folder)
+        denoiser = TileDenoiser(plan, inputs, model, folder, nearby=Nearby(room.nearby))
         finisher = Finisher(
             inputs,
             [denoiser.result(sample) for sample in range(plan.samples)],

@@ -17,8 +17,9 @@ def forget():
 
 @pytest.fixture
 def _forgetful(tmp_path, monkeypatch):
-    """Nothing is remembered before or after."""
+    """Nothing is remembered before or after, and the CPU does not tell what it can."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(cpu, "_features", lambda: None)
     forget()
     yield
     forget()
@@ -51,6 +52,17 @@ def test_bfloat16_needs_a_clear_advantage(monkeypatch):
 
 
 @pytest.mark.usefixtures("_forgetful")
+@pytest.mark.parametrize(
+    ("features", "expected"),
+    [({"avx512f", "avx512_bf16"}, torch.bfloat16), ({"avx2"}, torch.float32), ({"asimd", "bf16"}, torch.bfloat16)],
+)
+def test_a_cpu_that_tells_what_it_can_is_not_timed(monkeypatch, features, expected):
+    monkeypatch.setattr(cpu, "_features", lambda: features)
+    monkeypatch.setattr(cpu, "_trial", lambda: pytest.fail("timed"))
+    assert cpu.faster_dtype().dtype == expected
+
+
+@pytest.mark.usefixtures("_forgetful")
 def test_the_choice_is_kept_for_other_processes(monkeypatch):
     blocks(monkeypatch, float32=0.01, bfloat16=0.001)
     first = cpu.faster_dtype()
@@ -69,7 +81,7 @@ def test_the_timing_is_made_once(monkeypatch):
 @pytest.mark.usefixtures("_forgetful")
 def test_the_timing_disturbs_no_random_numbers():
     state = torch.get_rng_state()
-    assert cpu.faster_dtype().ratio > 0
+    assert cpu.faster_dtype().why
     assert torch.equal(torch.get_rng_state(), state)
 
 

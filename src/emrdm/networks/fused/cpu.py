@@ -18,29 +18,37 @@ from emrdm.networks.choices import keep, known
 from emrdm.networks.fused import processor
 
 _ADVANTAGE = 1.2  # what bfloat16 has to gain before float32 is given up
+_INSTRUCTIONS = {"avx512_bf16", "amx_bf16", "bf16"}  # of Intel, AMD and ARM
 _QUOTA = Path("/sys/fs/cgroup/cpu.max")  # microseconds a period, and the period, of all processes of a container
 
 
 @final
 class Choice(NamedTuple):
-    """The number type to compute in, and how many times as fast bfloat16 is as float32."""
+    """The number type to compute in, and why."""
 
     dtype: torch.dtype
-    ratio: float
+    why: str
 
 
 @lru_cache(maxsize=1)
 def faster_dtype() -> Choice:
-    """By timing a small block in bfloat16 and float32: some CPUs have instructions for bfloat16, some imitate them.
+    """bfloat16 where the CPU has instructions for it; others imitate them, slowly.
 
-    What was found is kept: near the bound, another trial might find the opposite, and results should not.
+    Results should not depend on what else a machine is doing, so the CPU's own word is taken where there is one. Else a
+    small block is timed in both, and what was found is kept: another trial might find the opposite.
     """
-    key = f"{_model()}, torch {torch.__version__}, {torch.get_num_threads()} threads, bfloat16 against float32"
+    features = _features()
+    if features is not None:
+        has = bool(features & _INSTRUCTIONS)
+        words = f"this CPU has {'' if has else 'no '}instructions for bfloat16"
+        return Choice(torch.bfloat16 if has else torch.float32, words)
+    key = f"{platform.processor() or platform.machine()}, torch {torch.__version__}, bfloat16 against float32"
     ratio = known(key)
     if ratio is None:
         ratio = _trial()
         keep(key, ratio)
-    return Choice(torch.bfloat16 if ratio >= _ADVANTAGE else torch.float32, ratio)
+    words = f"bfloat16 is {ratio:.1f} times as fast as float32 here"
+    return Choice(torch.bfloat16 if ratio >= _ADVANTAGE else torch.float32, words)
 
 
 def _trial() -> float:
@@ -57,12 +65,14 @@ def _trial() -> float:
     return times[0] / times[1]
 
 
-def _model() -> str:
+def _features() -> set[str] | None:
+    """What the CPU says that it can do; None where the system does not tell."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
-        return platform.processor()
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())
+        return None
+    found = next((line for line in lines if line.lower().startswith(("flags", "features"))), None)
+    return None if found is None else set(found.partition(":")[2].split())
 
 
 def _block(dtype: torch.dtype, side: int = 20, width: int = 192, heads: int = 3) -> Callable[[], Tensor]:
