@@ -28,7 +28,9 @@ def test_version(capsys):
     assert capsys.readouterr().out == f"emrdm {emrdm.__version__}\n"
 
 
-@pytest.mark.parametrize("verb", ["", "info", "convert", "data", "evaluate", "train", "ablate", "bench"])
+@pytest.mark.parametrize(
+    "verb", ["", "info", "convert", "data", "evaluate", "train", "ablate", "bench", "restore", "preview", "calibrate"]
+)
 def test_help_fits_eighty_columns_and_is_documented(verb, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     with pytest.raises(SystemExit) as caught:

@@ -128,6 +128,17 @@ def test_clear_pixels_stay_to_the_bit(model):
     assert found.summary.replaced == pytest.approx((~clear).mean())
 
 
+def test_a_mask_may_call_its_zeros_nodata_and_kept_pixels_have_no_spread(model):
+    image, cloud = picture(80, 90), np.zeros((1, 80, 90), np.uint8)
+    cloud[:, 30:60, 20:70] = 255
+    scene = open_scene(source(image), mask=source(cloud, ("cloud",), nodata=0))
+    found = restore_scene(scene, model, settings=TILES, keeping=Keeping("mask"), samples=2)
+    clear = cloud[0] == 0
+    assert np.array_equal(found.pixels[:, clear], image[:, clear])
+    assert not found.spread[:, clear].any()
+    assert found.spread[:, ~clear].mean() > 0
+
+
 @pytest.mark.parametrize("by", ["score", "change"])
 def test_clear_pixels_can_be_found(model, by):
     found = restore_scene(open_scene(source(picture(80, 90))), model, settings=TILES, keeping=Keeping(by))

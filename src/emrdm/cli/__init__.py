@@ -16,10 +16,10 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 import emrdm
-from emrdm.cli import ablate, bench, convert, data, evaluate, info, preview, restore, train
+from emrdm.cli import ablate, bench, calibrate, convert, data, evaluate, info, preview, restore, train
 from emrdm.errors import EmrdmError, printable
 
-VERBS = (restore, preview, info, data, train, ablate, evaluate, bench, convert)
+VERBS = (restore, preview, calibrate, info, data, train, ablate, evaluate, bench, convert)
 
 _EPILOG = """\
 exit codes: 0 done, 1 failed, 2 wrong input or usage, 130 interrupted

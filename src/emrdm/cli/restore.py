@@ -26,8 +26,8 @@ that was stopped or killed goes on when the same command is given again."""
 EXAMPLES = """\
 examples:
   emrdm restore cloudy.tif --model weights.safetensors -o clear.tif
-  emrdm restore 2024-05-01.tif 2024-05-11.tif --sar s1.tif --model W -o clear.tif
-  emrdm restore cloudy.tif --model W -o clear.tif --samples 8 --uncertainty std.tif
+  emrdm restore 2024-05-01.tif 2024-05-11.tif --sar s1.tif --model W -o out.tif
+  emrdm restore cloudy.tif --model W -o a.tif --samples 8 --uncertainty std.tif
   emrdm restore cloudy.tif --model W --mask clouds.tif --keep-clear -o clear.tif
   emrdm restore scenes/*.tif --model W --out-dir clear/ --resume
   emrdm restore big.tif --model W -o clear.tif --workers 4
@@ -37,7 +37,7 @@ examples:
 
 def configure(parser: argparse.ArgumentParser) -> list[argparse.ArgumentParser]:
     """Declare the arguments."""
-    parser.usage = "%(prog)s IMAGE [IMAGE ...] [sampler.KEY=VALUE ...] -o OUTPUT [options]"
+    parser.usage = "%(prog)s IMAGE ... [sampler.KEY=VALUE ...] -o OUTPUT [options]"
     parser.add_argument(
         "words", nargs="+", metavar="IMAGE", help="cloudy images, and settings of the sampler (sampler.KEY=VALUE)"
     )

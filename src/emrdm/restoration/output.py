@@ -126,7 +126,7 @@ class Finisher:
         return Finished(
             pixels=pixels,
             valid=valid,
-            spread=self._spread(drawn[:, :, *here]) if self.spread else None,
+            spread=self._spread(drawn[:, :, *here], original[:, *here], kept) if self.spread else None,
             clipped=self.inputs.clipped(original[:, *here], there[here]),
             replaced=int((valid & ~kept).sum()),
         )
@@ -136,8 +136,7 @@ class Finisher:
         if self.keeping.by == "mask":
             mask = self.inputs.scene.mask
             assert mask is not None
-            pixels, known = mask.read(window)
-            cloud = (pixels[0] != 0) | ~known
+            cloud = mask.read(window)[0][0] != 0  # a number for "unknown" is no clear pixel
         else:
             names = [self.inputs.config.bands[i].name for i in self.inputs.kept]
             before = (self.inputs.read(window).cloudy[-1][list(self.inputs.kept)] + 1) / 2
@@ -148,13 +147,13 @@ class Finisher:
             cloud = score >= cloudscore.CLOUDY
         return grow(cloud, self.keeping.grow)
 
-    def _spread(self, drawn: np.ndarray) -> np.ndarray:
-        """(K, C, h, w) -> (C * n, h, w), in the file's numbers."""
+    def _spread(self, drawn: np.ndarray, original: np.ndarray, kept: np.ndarray) -> np.ndarray:
+        """(K, C, h, w) -> (C * n, h, w), in the file's numbers; pixels that were kept are what they are."""
         deviation = drawn.std(0, ddof=1, dtype=np.float64).astype(np.float32)
-        parts = [np.abs(self.inputs.spread_to_file_numbers(deviation))]
+        parts = [np.where(kept, 0, np.abs(self.inputs.spread_to_file_numbers(deviation)))]
         if self.quantiles:
             found = np.quantile(drawn, self.quantiles, axis=0).astype(np.float32)
-            parts += [self.inputs.to_file_numbers(values) for values in found]
+            parts += [np.where(kept, original, self.inputs.to_file_numbers(values)) for values in found]
         return np.stack(parts, axis=1).reshape(-1, *drawn.shape[2:]).astype(np.float32)
 
 
