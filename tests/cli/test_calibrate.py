@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from emrdm import cli
-from emrdm.cli import calibrate
+from emrdm.restoration import comparison
 from emrdm.restoration.calibration import calibrate as compare
 
 rasterio = pytest.importorskip("rasterio", reason="GeoTIFFs of the tests are written by rasterio")
@@ -20,8 +20,7 @@ TAGS = {"EMRDM_SAMPLES": "8", "EMRDM_SEED": "0"}
 @pytest.fixture
 def run(capsys, monkeypatch):
     """Runs a command line: exit code, lines of output, lines of messages."""
-    monkeypatch.setattr(cli, "VERBS", (calibrate,))
-    monkeypatch.setattr(calibrate, "_PIECE", 64)
+    monkeypatch.setattr(comparison, "_PIECE", 64)
 
     def call(*arguments):
         try:
@@ -122,7 +121,7 @@ def test_the_lines_say_what_was_compared(run, scene):
 
 
 def test_of_large_images_an_even_sample_is_compared(run, scene, monkeypatch):
-    monkeypatch.setattr(calibrate, "_MOST", 12_000)
+    monkeypatch.setattr(comparison, "_MOST", 12_000)
     mask = ("--mask", scene["folder"] / "mask.tif", "--json")
     first, again = (run(*paths(scene), *mask)[1] for _ in range(2))
     found = json.loads("\n".join(first))
@@ -135,7 +134,7 @@ def test_of_large_images_an_even_sample_is_compared(run, scene, monkeypatch):
 
 
 def test_a_sample_is_spread_over_all_pieces():
-    sample = calibrate._Sample(1000)
+    sample = comparison.Sample(1000)
     rng = np.random.default_rng(0)
     for piece in range(50):
         sample.add(np.full((1, 400), piece), rng.random(400))

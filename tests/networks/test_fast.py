@@ -48,9 +48,7 @@ def fused_calls(monkeypatch):
 def test_on_a_cpu_it_runs_fused(network, fused_calls):
     fast = FastNetwork(network)
     assert fast.why_plain() is None
-    assert fast.describe() == (
-        "CPU: fused operations in float32, tiled attention (no instructions)"
-    )
+    assert fast.describe() == ("CPU: fused operations in float32, tiled attention (no instructions)")
     found = fast(X, LEVEL)
     assert fused_calls == [pytest.approx(0.3)]
     assert error(found, network(X, LEVEL)) < 3e-6

@@ -21,10 +21,10 @@ def test_other_numbers_are_no_days(text):
     assert first_day(text) is None
 
 
-def test_metadata_on_the_taking_come_before_the_name_and_the_name_before_when_the_file_was_made():
+def test_metadata_on_the_taking_come_before_the_name_and_when_the_file_was_made_is_no_date():
     tags = {"TIFFTAG_DATETIME": "2030:01:01 00:00:00", "Acquisition_Date": "2020-02-02"}
     assert date_of(tags, "x_20240501") == date(2020, 2, 2)
     del tags["Acquisition_Date"]
     assert date_of(tags, "x_20240501") == date(2024, 5, 1)
-    assert date_of(tags, "x") == date(2030, 1, 1)
+    assert date_of(tags, "x") is None
     assert date_of({}, "x") is None

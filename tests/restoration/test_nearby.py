@@ -40,7 +40,9 @@ def run(parts, folder, budget):
 def test_the_same_bits_whatever_is_kept(parts, tmp_path, budget, monkeypatch):
     _, expected = run(parts, tmp_path / "files", 0)
     reads = []
-    monkeypatch.setattr(Inputs, "read", lambda self, window, read=Inputs.read: reads.append(window) or read(self, window))
+    monkeypatch.setattr(
+        Inputs, "read", lambda self, window, read=Inputs.read: reads.append(window) or read(self, window)
+    )
     denoiser, found = run(parts, tmp_path / "kept", budget)
     assert np.array_equal(found, expected)
     assert denoiser.nearby.left >= 0

@@ -49,7 +49,7 @@ def valid(path):
 # ---------------------------------------------------------------- the same bytes
 
 
-@pytest.mark.parametrize("more", [("--batch", 1), ("--batch", 3), ("--memory", "900MB"), ("--memory", "20GB")])
+@pytest.mark.parametrize("more", [("--batch", 1), ("--batch", 3), ("--memory", "3GB"), ("--memory", "20GB")])
 def test_batches_and_memory_change_nothing(more, given, reference, run, tmp_path):
     code, _, errors = run(small.words(*given, tmp_path / "clear.tif", *more, "-q"))
     assert (code, errors) == (0, [])

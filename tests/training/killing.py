@@ -76,7 +76,7 @@ def _arm(point: str | float) -> None:
         checkpoint.load = _around(when, checkpoint.load)
     elif what.startswith("syncing"):
         kind = os.path.isdir if what.endswith("folder") else os.path.isfile
-        files._fsync = _around(when, files._fsync, kind)
+        files.sync = _around(when, files.sync, kind)
     elif what == "moving":
         pathlib.Path.replace = _around(when, pathlib.Path.replace)
     elif what == "pruning":
@@ -155,11 +155,11 @@ def hang_at(step: int, sign: Path) -> None:
 
 def no_room_for(name: str) -> None:
     """Syncing this file fails, as it does where the disk is full."""
-    original = files._fsync
+    original = files.sync
 
     def fsync(path: Path) -> None:
         if path.name.startswith(f".{name}"):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         original(path)
 
-    files._fsync = fsync
+    files.sync = fsync

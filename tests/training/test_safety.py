@@ -136,7 +136,7 @@ def _full_at_sync(monkeypatch):
         if Path(path).name.startswith(".step-"):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(files, "_fsync", fsync)
+    monkeypatch.setattr(files, "sync", fsync)
 
 
 def _full_at_move(monkeypatch):

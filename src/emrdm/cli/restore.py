@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import math
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +22,8 @@ if TYPE_CHECKING:
 HELP = "remove the clouds from images of any size"
 DESCRIPTION = """\
 Remove the clouds from images of any size: GeoTIFF, PNG, JPEG or WebP. The
-result has the same grid, bands and number type. Several images and -o are one
+result has the same grid and number type, and the bands that the model knows,
+in the same order. Several images and -o are one
 series of one place; with --out-dir every image is restored by itself. A run
 that was stopped or killed goes on when the same command is given again."""
 EXAMPLES = """\
@@ -71,12 +74,12 @@ def configure(parser: argparse.ArgumentParser) -> list[argparse.ArgumentParser]:
 
     keep = parser.add_argument_group("clear pixels")
     keep.add_argument("--mask", metavar="FILE", help="one band, not zero where there is cloud")
+    keep.add_argument("--keep-clear", action="store_true", help="keep the clear pixels of the newest image as they are")
     keep.add_argument(
-        "--keep-clear",
-        nargs="?",
-        const="auto",
-        choices=("auto", "mask", "score", "change"),
-        help="keep clear pixels as they are: by --mask, by a simple score, or where the model changes little",
+        "--clear-by",
+        choices=("mask", "score", "change"),
+        help="what is clear: by --mask, by a simple score of the colours (default without one), "
+        "or where the model changes little",
     )
     keep.add_argument("--feather", type=int, default=16, metavar="N", help="pixels to meet them in (default: 16)")
     keep.add_argument("--grow", type=int, metavar="N", help="pixels to widen clouds by (default: 0; score: 8)")
@@ -108,7 +111,8 @@ def run(arguments: argparse.Namespace) -> None:
     failed = 0
     for i, (scene, output) in enumerate(jobs):
         try:
-            _restore(arguments, model, scene, output, sampler, options, f"{i + 1}/{len(jobs)} " if jobs[1:] else "")
+            which = f"{i + 1}/{len(jobs)} " if jobs[1:] else ""
+            _restore(arguments, model, scene(), output, sampler, options, which)
         except EmrdmError as error:
             if len(jobs) == 1:
                 raise
@@ -125,13 +129,19 @@ def _check(arguments: argparse.Namespace, images: list[str]) -> None:
     if (arguments.output is None) == (arguments.out_dir is None):
         raise InputError("expected either -o FILE or --out-dir FOLDER")
     if arguments.model is None:
-        raise InputError("no model was given: expected --model with a weights file")
+        raise InputError("no model was given: expected --model with a weights file (train one, or see emrdm convert)")
     if arguments.out_dir is not None:
         for option in ("sar", "mask", "dates", "uncertainty"):
             if getattr(arguments, option) is not None:
                 raise InputError(f"--{option} belongs to one place: expected -o with it, not --out-dir")
-    if arguments.mask is not None and arguments.keep_clear not in ("auto", "mask"):
-        raise InputError("--mask says which pixels are cloud: expected --keep-clear with it")
+    for option in ("mask", "clear_by", "grow"):
+        if getattr(arguments, option) is not None and not arguments.keep_clear:
+            name = option.replace("_", "-")
+            raise InputError(f"--{name} is about which pixels are clear: expected --keep-clear with it")
+    if arguments.clear_by == "mask" and arguments.mask is None:
+        raise InputError("--clear-by mask: expected --mask with it")
+    if arguments.mask is not None and arguments.clear_by not in (None, "mask"):
+        raise InputError(f"both --mask and --clear-by {arguments.clear_by} were given: expected one of them")
     if arguments.quantiles is not None and arguments.uncertainty is None:
         raise InputError("--quantiles are part of the uncertainty map: expected --uncertainty FILE with it")
     for option in ("batch", "workers"):
@@ -151,8 +161,8 @@ def _check_dtype(name: str) -> None:
         raise InputError(f"--dtype {name}: expected one of {', '.join(known)}")
 
 
-def _jobs(arguments: argparse.Namespace, images: list[str]) -> list[tuple[Scene, Path]]:
-    """Scenes and their outputs, opened and checked."""
+def _jobs(arguments: argparse.Namespace, images: list[str]) -> list[tuple[Callable[[], Scene], Path]]:
+    """What opens scenes, and their outputs; all were opened once and checked."""
     from emrdm.rasters.scene import open_scene
 
     bands = None if arguments.bands is None else [name.strip() for name in arguments.bands.split(",")]
@@ -165,7 +175,7 @@ def _jobs(arguments: argparse.Namespace, images: list[str]) -> list[tuple[Scene,
         scene = open_scene(
             *images, sar=arguments.sar or (), mask=arguments.mask, nodata=arguments.nodata, dates=dates, bands=bands
         )
-        return [(scene, arguments.output)]
+        return [(lambda: scene, arguments.output)]
     outputs = [arguments.out_dir / Path(image).name for image in images]
     if len(set(outputs)) < len(outputs):
         twice = next(path for path in outputs if outputs.count(path) > 1)
@@ -178,7 +188,9 @@ def _jobs(arguments: argparse.Namespace, images: list[str]) -> list[tuple[Scene,
         _say(arguments, f"{len(done)} of {len(outputs)} images are restored already")
     todo = [(image, path) for image, path in zip(images, outputs, strict=True) if path not in done]
     _refuse_existing(arguments, [path for _, path in todo])
-    return [(open_scene(image, nodata=arguments.nodata, bands=bands), path) for image, path in todo]
+    for image, _ in todo:  # all are looked at before the first is restored; none stays open until its turn
+        open_scene(image, nodata=arguments.nodata, bands=bands).close()
+    return [(partial(open_scene, image, nodata=arguments.nodata, bands=bands), path) for image, path in todo]
 
 
 def _is_done(output: Path) -> bool:
@@ -216,9 +228,9 @@ def _options(arguments: argparse.Namespace) -> dict[str, Any]:
     """What the function behind this verb takes, from what was typed."""
     from emrdm.restoration import Keeping, Reading, Writing
 
-    by = arguments.keep_clear
-    if by == "auto":
-        by = "score" if arguments.mask is None else "mask"
+    by: Any = None
+    if arguments.keep_clear:
+        by = arguments.clear_by or ("score" if arguments.mask is None else "mask")
     grow = arguments.grow if arguments.grow is not None else 8 if by == "score" else 0
     return {
         "reading": Reading(
@@ -272,8 +284,8 @@ def _quantiles(text: str | None) -> tuple[float, ...]:
         shares = tuple(float(part) / 100 for part in text.split(","))
     except ValueError:
         shares = (-1.0,)
-    if any(not 0 <= share <= 1 for share in shares):
-        raise InputError(f"--quantiles {text}: expected percent from 0 to 100, such as 5,95")
+    if any(not 0 <= share <= 1 or 0 < share < 0.01 for share in shares):
+        raise InputError(f"--quantiles {text}: expected percent, 0 or from 1 to 100, such as 5,95")
     return shares
 
 
@@ -313,6 +325,7 @@ def _restore(
                 settings=settings,
                 progress=progress,
                 finishing=Progress(f"{which}writing {output.name}", unit="windows", silent=arguments.quiet),
+                announce=lambda note: _say(arguments, f"  {note}"),
                 **options,
             )
     except KeyboardInterrupt:
@@ -331,10 +344,8 @@ def _interrupted(output: Path, done: int, total: int) -> str:
 
 
 def _report(arguments: argparse.Namespace, found: Restored, output: Path) -> None:
-    """What was decided about the files, and one line of what was done."""
+    """One line of what was done."""
     done = found.summary
-    for note in done.notes:
-        _say(arguments, f"  {note}")
     parts = [
         f"{found.grid.width} x {found.grid.height} pixels, {len(found.names)} bands",
         f"{done.tiles} tiles in {duration(done.seconds)} ({done.calls / max(done.seconds, 1e-3):.1f} tile steps/s)",
@@ -343,7 +354,7 @@ def _report(arguments: argparse.Namespace, found: Restored, output: Path) -> Non
         parts.append(f"{100 * (1 - done.known):.1f} % without data")
     if done.clipped > 0:
         parts.append(f"{100 * done.clipped:.2f} % of the values clipped")
-    if done.replaced < 1:
+    if arguments.keep_clear:
         parts.append(f"{100 * (1 - done.replaced):.1f} % kept as they were")
     if done.resumed:
         parts.append("went on with an earlier run")

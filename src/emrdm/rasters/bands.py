@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -155,9 +156,9 @@ def is_linear(source: Source, asked: str = "auto") -> bool:
     if asked != "auto":
         return asked == "linear"
     values = _sample(source)
-    if values.size == 0 or values.min() < _DECIBELS_BELOW:
+    middle = float(np.median(values)) if values.size else -math.inf
+    if middle < _DECIBELS_BELOW:  # by the middle: gaps may be -9999 without a tag
         return False
-    middle = float(np.median(values))
     if middle > _LARGEST_LINEAR:
         raise DataError(
             f"{source.name} has values around {middle:g}: expected radar backscatter, linear (around 0.1) or in dB"

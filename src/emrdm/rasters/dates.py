@@ -20,14 +20,16 @@ _TAKEN = (
     "DATETIME",
     "DATE",
 )
-_WRITTEN = "TIFFTAG_DATETIME"  # when the file was made, by the standard; some programs put the other time there
 _DAY = re.compile(r"(?<!\d)((?:19|20)\d\d)([-_:/.]?)(0[1-9]|1[0-2])\2(0[1-9]|[12]\d|3[01])(?!\d)")
 
 
 def date_of(tags: Mapping[str, str], stem: str) -> date | None:
-    """The day by the metadata that says so, else by the file's name without suffix, else by when it was made."""
+    """The day by the metadata that says so, else by the file's name without suffix.
+
+    TIFF's own DATETIME is when the file was made: a whole series may have been made on one day.
+    """
     upper = {key.upper(): value for key, value in tags.items()}
-    texts = (*(upper.get(key, "") for key in _TAKEN), stem, upper.get(_WRITTEN, ""))
+    texts = (*(upper.get(key, "") for key in _TAKEN), stem)
     return next((day for text in texts if (day := first_day(text)) is not None), None)
 
 

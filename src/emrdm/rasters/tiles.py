@@ -29,6 +29,11 @@ class Tile(NamedTuple):
     column: int
 
 
+def widest_overlap(tile: int, align: int) -> int:
+    """Of tiles: with more, three in a row might meet in a pixel."""
+    return (tile - 2 * align) // 3
+
+
 @final
 @dataclass(frozen=True)
 class Axis:
@@ -40,8 +45,8 @@ class Axis:
     align: int = 1
 
     def __post_init__(self) -> None:
-        most = (self.tile - 2 * self.align) // 3  # with more, three tiles in a row might meet in a pixel
-        if not 0 < self.overlap <= most:
+        most = widest_overlap(self.tile, self.align)
+        if self.length > self.tile and not 0 < self.overlap <= most:
             raise InputError(f"an overlap of {self.overlap} for tiles of {self.tile}: expected 1 to {most}")
 
     @cached_property
@@ -125,6 +130,13 @@ class TilePlan:
     def weights(self, tile: Tile) -> np.ndarray:
         """(rows, columns) float32: how much a tile has to say at each of its pixels."""
         return np.outer(self.rows.weights(tile.row), self.columns.weights(tile.column))
+
+
+def blocks(height: int, width: int, side: int) -> Iterator[Window]:
+    """An image cut into squares that do not overlap, row by row; the last ones are smaller."""
+    for row in range(0, height, side):
+        for column in range(0, width, side):
+            yield Window(row, column, min(side, height - row), min(side, width - column))
 
 
 def common(a: Window, b: Window) -> Window:

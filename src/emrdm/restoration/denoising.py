@@ -144,9 +144,9 @@ class TileDenoiser:
             return torch.cat([normal(key, w, frames=frames, bands=bands, device=device) for w in windows])
 
         with torch.no_grad():
-            denoise = self.model.denoiser(
-                cloudy, aux, present=None if bool(present.all()) else present.to(device), exact=self.plan.exact
-            )
+            # Said for every series, not only where a date is missing: a tile's bits must not depend on its batch.
+            several = present.to(device) if frames > 1 else None
+            denoise = self.model.denoiser(cloudy, aux, present=several, exact=self.plan.exact)
             x = one_raster.frames(plan, state, cloudy, self.process, noise)
             after = one_raster.advance(plan, state, denoise(x, torch_time(plan.t)))
         for tile, found in zip(loaded.tiles, after, strict=True):

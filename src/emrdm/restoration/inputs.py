@@ -23,6 +23,8 @@ from emrdm.window import Window
 from emrdm.wording import many
 
 _LOOKS, _LOOK = 6, 48  # the values of a scene are looked at in so many places along each side, so many pixels wide
+_FARTHEST = 10.0  # what the network sees at most of bands that are not clipped
+_MOST_CLIPPED = 0.9  # of the values looked at: more is a mistake about units
 _SHARES = (0.005, 0.995)  # of the values that an automatic range spans
 
 
@@ -75,6 +77,7 @@ class _Channel:
     value: float
     scale: float
     shift: float
+    clips: bool = True
 
     @property
     def filled(self) -> float:
@@ -96,22 +99,30 @@ class Inputs:
                 f"{self.frames} images were given to a model that restores one at a time: "
                 "expected one image, a multi-temporal model, or --out-dir to restore each by itself"
             )
+        if scene.sar and not config.aux:
+            raise InputError(f"{scene.sar[0].name}: this model sees no radar; expected --sar for models that do")
+        self._check_fill()
         first = scene.frames[0]
         places = self._match(config.bands, first)
+        self._numbers = [self._meaning(frame, places) for frame in scene.frames]
         span = self._span(places)
         self._channels = [
-            [self._channel(band, place, frame, span) for band, place in zip(config.bands, places, strict=True)]
-            for frame in scene.frames
+            [self._channel(band, place, meaning, span) for band, place in zip(config.bands, places, strict=True)]
+            for meaning in self._numbers
         ]
         for words, files in self._offsets.items():
             self.notes.append(f"{many(len(files), 'image')}: {words}")
-        self.kept = tuple(i for i, place in enumerate(places) if place is not None)
-        left = [name or f"band {i + 1}" for i, name in enumerate(first.names) if i not in set(places)]
-        if left and any(place is not None for place in places):
-            self.notes.append(f"not restored, for the model does not know them: {', '.join(left)}")
+        order = sorted((place, i) for i, place in enumerate(places) if place is not None)
+        self.kept = tuple(i for _, i in order)  # as the bands stand in the files
         self._aux = self._auxiliary() if config.aux else []
-        if span is None:
-            self._check_units()
+        seen = {place for place in places if place is not None}
+        seen |= {
+            c.index for source, channels, _ in self._aux if source is None for c in channels if c.index is not None
+        }
+        left = [name or f"band {i + 1}" for i, name in enumerate(first.names) if i not in seen]
+        if left:
+            self.notes.append(f"not restored, for the model does not know them: {', '.join(left)}")
+        self._check_units(asked=span is not None)
 
     # ---------------------------------------------------------------- what the network sees
 
@@ -149,8 +160,12 @@ class Inputs:
                 np.multiply(next(found), channel.scale, out=row, dtype=np.float32, casting="unsafe")
                 row += np.float32(channel.shift)
         if values.dtype.kind == "f":
-            np.nan_to_num(out, copy=False, nan=0.0)
-        np.clip(out, -1, 1, out=out)
+            np.nan_to_num(out, copy=False, nan=0.0, posinf=1.0, neginf=-1.0)
+        if all(channel.clips for channel in channels):
+            np.clip(out, -1, 1, out=out)
+        else:
+            for row, channel in zip(out, channels, strict=True):
+                np.clip(row, *(-1, 1) if channel.clips else (-_FARTHEST, _FARTHEST), out=row)
         return valid
 
     # ---------------------------------------------------------------- the files' own numbers
@@ -193,27 +208,62 @@ class Inputs:
     def names(self) -> tuple[str, ...]:
         """Of the restored bands, as the files have them."""
         found = self.scene.frames[-1].names
-        return tuple(found[c.index] or c.band.name for c in self._last if c.index is not None)
+        return tuple(found[i] or self._last[k].band.name for i, k in zip(self.places, self.kept, strict=True))
 
     @property
     def places(self) -> tuple[int, ...]:
         """Where the restored bands stand in the files."""
-        return tuple(c.index for c in self._last if c.index is not None)
+        return tuple(c.index for c in (self._last[i] for i in self.kept) if c.index is not None)
 
     # ---------------------------------------------------------------- decisions
 
     def _match(self, bands: Sequence[Band], source: Source) -> tuple[int | None, ...]:
         names = [band.name for band in bands]
-        fill = {name: value for name, value in self.reading.fill.items() if name in names}
-        unknown = sorted(set(self.reading.fill) - {band.name for band in (*self.config.bands, *self.config.aux)})
-        if unknown:
-            raise InputError(f"--fill-band {unknown[0]}: expected a band of the model: {', '.join(names)}")
+        fill = {name: value for name in names if (value := self._fill(name)) is not None}
+        if bands is self.config.aux and not self.scene.sar and len(fill) < len(names):
+            self._want_radar(names, source)
         places, words = naming.match(names, source.names, source=source.name, fill=fill)
         if words:
             self.notes.append(words)
-        if all(place is None for place in places):
+        for name, place in zip(names, places, strict=True):
+            if place is not None and name in fill:
+                raise InputError(f"--fill-band {name}: {source.name} has that band; expected one that is missing")
+        if bands is self.config.bands and all(place is None for place in places):
             raise InputError(f"{source.name} has none of the model's bands ({', '.join(names)}): expected one at least")
         return places
+
+    def _want_radar(self, names: Sequence[str], source: Source) -> None:
+        """A plain word to those who do not know that this model sees radar."""
+        own = {naming.canonical(name) for name in source.names}
+        if any(band.unit == "dB" for band in self.config.aux) and not own & {naming.canonical(name) for name in names}:
+            raise InputError(f"this model sees radar as well ({', '.join(names)}): expected --sar with such an image")
+
+    def _check_fill(self) -> None:
+        known = {naming.canonical(band.name): band.name for band in (*self.config.bands, *self.config.aux)}
+        for name in self.reading.fill:
+            if naming.canonical(name) not in known:
+                raise InputError(f"--fill-band {name}: expected a band of the model: {', '.join(known.values())}")
+
+    def _fill(self, name: str) -> float | None:
+        """The value asked for a band, however its name is written."""
+        wanted = naming.canonical(name)
+        return next((value for key, value in self.reading.fill.items() if naming.canonical(key) == wanted), None)
+
+    def _meaning(self, frame: Source, places: Sequence[int | None]) -> tuple[float, float]:
+        """Factor and offset from a file's numbers to the model's units, but for a range that was asked for."""
+        unit = self.config.bands[0].unit
+        scales = {(frame.scales[i], frame.offsets[i]) for i in places if i is not None}
+        if self.reading.offset == "auto" and unit == "reflectance x 10000" and len(scales) == 1:
+            ((scale, offset),) = scales
+            if scale not in (0, 1) and np.isfinite([scale, offset]).all():
+                words = f"numbers are {scale:g} x reflectance {offset:+g}, as the file says"
+                if (round(1e4 * scale, 9), offset) != (1, 0):
+                    self._offsets[words.replace("x reflectance", "of reflectance")].add(frame.name)
+                return 1e4 * scale, 1e4 * offset
+        offset, why = naming.sentinel2_offset(frame, self.reading.offset)
+        if why:
+            self._offsets[f"Sentinel-2 offset {offset:g} ({why})"].add(frame.name)
+        return 1.0, offset
 
     def _span(self, places: Sequence[int | None]) -> tuple[float, float] | None:
         asked = self.reading.range
@@ -222,7 +272,9 @@ class Inputs:
         if isinstance(asked, str):
             if asked != "auto":
                 raise InputError(f"range is {asked!r}: expected LOW:HIGH or auto")
-            values = self._look(self.scene.frames, [p for p in places if p is not None])
+            found = [p for p in places if p is not None]
+            looks = zip(self.scene.frames, self._numbers, strict=True)
+            values = np.concatenate([self._look(frame, found) * a + b for frame, (a, b) in looks])
             low, high = (float(np.quantile(values, share)) for share in _SHARES) if values.size else (0.0, 1.0)
             high = high if high > low else low + 1
             self.notes.append(f"range: {low:g} to {high:g}, which holds 99 % of the values looked at")
@@ -232,15 +284,19 @@ class Inputs:
             raise InputError(f"range is {low:g}:{high:g}: expected two numbers, the smaller one first")
         return low, high
 
-    def _channel(self, band: Band, place: int | None, frame: Source, span: tuple[float, float] | None) -> _Channel:
-        offset = 0.0
-        if span is None:
-            offset, why = naming.sentinel2_offset(frame, self.reading.offset)
-            if why:
-                self._offsets[f"Sentinel-2 offset {offset:g} ({why})"].add(frame.name)
-        low, high = span or (band.low - offset, band.high - offset)
+    def _channel(
+        self, band: Band, place: int | None, meaning: tuple[float, float], span: tuple[float, float] | None
+    ) -> _Channel:
+        """Numbers times a factor plus an offset are in the model's units, or in those of the range asked for."""
+        factor, offset = meaning
+        low, high = span or (band.low, band.high)
         scale = 2 / (high - low)
-        return _Channel(band, place, self.reading.fill.get(band.name, 0.0), scale, -1 - low * scale)
+        clips = band.clip or span is not None or band.unit == "8-bit value"
+        value = self._fill(band.name) or 0.0
+        if place is None:  # filled in the model's units
+            scale = 2 / (band.high - band.low)
+            return _Channel(band, place, value, scale, -1 - band.low * scale)
+        return _Channel(band, place, value, factor * scale, (offset - low) * scale - 1, clips)
 
     def _auxiliary(self) -> list[tuple[Source | None, list[_Channel], bool]]:
         """For all frames, or each: where auxiliary bands are (None: in the frame's file), how, whether to take logs."""
@@ -258,36 +314,41 @@ class Inputs:
             channels = []
             for band, place in zip(self.config.aux, places, strict=True):
                 scale = 2 / (band.high - band.low)
-                value = self.reading.fill.get(band.name, 0.0)
+                value = self._fill(band.name) or 0.0
                 channels.append(_Channel(band, place, value, scale, -1 - band.low * scale))
             found.append((source, channels, decibels))
         return found
 
-    def _check_units(self) -> None:
+    def _check_units(self, *, asked: bool) -> None:
         """Refuse numbers that are clearly not in the model's units: the result would be black, or white."""
-        channels = [c for c in self._last if c.index is not None]
-        values = self._look(self.scene.frames[-1:], [c.index for c in channels if c.index is not None])
-        if not values.size:
-            return
-        band, name = channels[0].band, self.scene.frames[-1].name
-        middle, top = float(np.median(values)), float(values.max())
-        expected = f"{band.low:g} to {band.high:g} ({band.unit})"
-        if middle > 1.5 * band.high or top < band.low + 0.01 * (band.high - band.low):
-            raise InputError(
-                f"{name} has values around {middle:g}, up to {top:g}: "
-                f"expected {expected} for this model; --range LOW:HIGH or --range auto says what they mean"
-            )
+        for frame, channels in zip(self.scene.frames, self._channels, strict=True):
+            found = [c for c in channels if c.index is not None]
+            pixels = self._look(frame, [c.index for c in found if c.index is not None], flat=False)
+            if not pixels.size:
+                continue
+            factors = np.array([[c.scale, c.shift] for c in found], np.float32)
+            seen = pixels * factors[:, :1] + factors[:, 1:]
+            band = found[0].band
+            expected = f"{band.low:g} to {band.high:g} ({band.unit})"
+            clipped, flat = float((np.abs(seen) > 1 + 1e-6).mean()), float(seen.max()) < -1 + 0.02
+            if (clipped > _MOST_CLIPPED or flat) and not asked:
+                raise InputError(
+                    f"{frame.name} has values around {np.median(pixels):g}, up to {pixels.max():g}: "
+                    f"expected {expected} for this model; --range LOW:HIGH or --range auto says what they mean"
+                )
+            if clipped > _MOST_CLIPPED:
+                self.notes.append(f"{frame.name}: {100 * clipped:.0f} % of the values lie outside of the range")
 
-    def _look(self, sources: Sequence[Source], places: Sequence[int]) -> np.ndarray:
-        """Some valid values of a scene, from places spread evenly over it."""
+    def _look(self, source: Source, places: Sequence[int], *, flat: bool = True) -> np.ndarray:
+        """Some valid values of a source, from places spread evenly over it: all in a row, or a row a band."""
         grid, found = self.scene.grid, []
-        for source in sources:
-            for row in _spread(grid.height):
-                for column in _spread(grid.width):
-                    window = Window(row, column, min(_LOOK, grid.height), min(_LOOK, grid.width))
-                    pixels, valid = source.read(window, list(places))
-                    found.append(pixels[:, valid].astype(np.float32).ravel())
-        return np.concatenate(found)
+        for row in _spread(grid.height):
+            for column in _spread(grid.width):
+                window = Window(row, column, min(_LOOK, grid.height), min(_LOOK, grid.width))
+                pixels, valid = source.read(window, list(places))
+                found.append(pixels[:, valid].astype(np.float32))
+        values = np.concatenate(found, axis=1)
+        return values.ravel() if flat else values
 
 
 def _spread(length: int) -> list[int]:

@@ -7,6 +7,7 @@ while it works.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
@@ -16,6 +17,7 @@ from typing import TypeVar
 import torch
 
 from emrdm.errors import EmrdmError
+from emrdm.files import atomic_path
 from emrdm.networks.fused.cpu import usable_cpus
 from emrdm.rasters.tiles import Tile
 from emrdm.restoration.denoising import Loaded, TileDenoiser
@@ -52,7 +54,7 @@ def all_steps(denoiser: TileDenoiser, run: Run, progress: Progress) -> None:
                 progress(count, total)
 
             run(sample, step, todo, tick)
-            _mark(after)
+            _mark(after, [tile for tile in todo if not after.has(tile)])
             if step:
                 denoiser.state(sample, step).remove()
 
@@ -61,18 +63,35 @@ def _finished_steps(denoiser: TileDenoiser, sample: int) -> int:
     """How many steps need not be done again. States before the last of them go, as far as a kill has left some."""
     for finished in range(len(denoiser.plan.steps), 0, -1):
         if (denoiser.state(sample, finished).folder / _DONE).exists():
+            _require_whole(denoiser.state(sample, finished))
             for step in range(1, finished):
                 denoiser.state(sample, step).remove()
             return finished
     return 0
 
 
-def _mark(state: StepState) -> None:
+def _mark(state: StepState, left_out: list[Tile]) -> None:
+    """Say that a step is done, and which tiles have no data and are not there."""
     path = state.folder / _DONE
     try:
-        path.touch()
+        with atomic_path(path) as temporary:
+            temporary.write_text(json.dumps(left_out), encoding="utf-8")
     except OSError as error:
         raise EmrdmError(f"{path} cannot be written: {error.strerror}") from None
+
+
+def _require_whole(state: StepState) -> None:
+    """Refuse to go on from a state of which tiles were lost, to a failing disk or a hand: they would count as zero."""
+    try:
+        left_out = {Tile(*tile) for tile in json.loads((state.folder / _DONE).read_text(encoding="utf-8"))}
+    except (OSError, ValueError, TypeError):
+        left_out = set()
+    lost = [tile for tile in state.plan if tile not in left_out and not state.has(tile)]
+    if lost:
+        raise EmrdmError(
+            f"{state.folder} has lost {len(lost)} of its {len(state.plan)} tiles: "
+            "expected all of an unfinished run; remove its folder to begin anew"
+        )
 
 
 def on_this_machine(denoiser: TileDenoiser, room: Room) -> Run:

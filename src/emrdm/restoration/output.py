@@ -11,7 +11,7 @@ import numpy as np
 from emrdm.errors import InputError
 from emrdm.rasters.convert import avoiding, saturate
 from emrdm.rasters.grid import Grid
-from emrdm.rasters.tiles import common, inside
+from emrdm.rasters.tiles import blocks, common, inside
 from emrdm.restoration import cloudscore
 from emrdm.restoration.compositing import grow, halo, keep_clear
 from emrdm.restoration.inputs import Inputs
@@ -19,7 +19,7 @@ from emrdm.restoration.state import StepState
 from emrdm.window import Window
 
 By = Literal["mask", "score", "change"]
-_BLOCK = 512  # pixels of a window's side
+_BLOCK, _LEAST = 512, 32  # pixels of a window's side
 
 
 @final
@@ -60,13 +60,15 @@ class Finished:
         pixels: (C, h, w) in the output's number type.
         valid: (h, w) bool.
         spread: (C * n, h, w) float32: standard deviation and quantiles of every band, or None.
-        clipped: values of the input outside of the model's range.
+        values: of the newest date that have data.
+        clipped: those outside of the model's range.
         replaced: pixels that are not the newest date's own.
     """
 
     pixels: np.ndarray
     valid: np.ndarray
     spread: np.ndarray | None
+    values: int
     clipped: int
     replaced: int
 
@@ -99,6 +101,15 @@ class Finisher:
         kinds = ("std", *(f"q{100 * share:g}" for share in self.quantiles))
         return tuple(f"{name}_{kind}" for name in self.inputs.names for kind in kinds)
 
+    def side(self, room: int) -> int:
+        """Of windows that fit into so many bytes, at best."""
+        reach, bands = 0 if self.keeping is None else self.keeping.reach, len(self.inputs.config.bands)
+        each = bands * (12 * len(self.samples) + 4 * (8 + 2 * len(self.quantiles)))  # bytes a pixel, by counting
+        side = _BLOCK
+        while side > _LEAST and each * (side + 2 * reach) ** 2 > room:
+            side //= 2
+        return side
+
     def window(self, window: Window) -> Finished:
         """One window."""
         grid = self.inputs.scene.grid
@@ -127,6 +138,7 @@ class Finisher:
             pixels=pixels,
             valid=valid,
             spread=self._spread(drawn[:, :, *here], original[:, *here], kept) if self.spread else None,
+            values=int(there[here].sum()) * len(original),
             clipped=self.inputs.clipped(original[:, *here], there[here]),
             replaced=int((valid & ~kept).sum()),
         )
@@ -157,9 +169,6 @@ class Finisher:
         return np.stack(parts, axis=1).reshape(-1, *drawn.shape[2:]).astype(np.float32)
 
 
-def windows(grid: Grid) -> Iterator[Window]:
+def windows(grid: Grid, side: int = _BLOCK) -> Iterator[Window]:
     """All windows of an output, row by row."""
-    whole = Window(0, 0, grid.height, grid.width)
-    for row in range(0, grid.height, _BLOCK):
-        for column in range(0, grid.width, _BLOCK):
-            yield common(Window(row, column, _BLOCK, _BLOCK), whole)
+    return blocks(grid.height, grid.width, side)

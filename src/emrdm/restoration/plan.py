@@ -17,7 +17,7 @@ from emrdm.errors import InputError
 from emrdm.model import EMRDM
 from emrdm.networks import NetworkConfig
 from emrdm.noise import fold
-from emrdm.rasters.tiles import TilePlan
+from emrdm.rasters.tiles import TilePlan, widest_overlap
 from emrdm.strict import check
 
 _METHODS = ("stochastic", "euler")
@@ -31,7 +31,7 @@ class Settings:
 
     Attributes:
         tile: side of a tile in pixels: what the network sees at once.
-        overlap: pixels over which neighbouring tiles fade into each other; None for a quarter of a tile.
+        overlap: pixels over which neighbouring tiles fade into each other; None for a quarter of it.
         seed: of the noise.
         samples: restorations with noise of their own; more than one gives a mean and a spread.
         sampler: another one than the model's.
@@ -85,9 +85,8 @@ class Plan:
             raise InputError(f"the scene has {height} x {width} pixels: expected 2 x 2 at least")
         network = model.config.network
         sides = _side(height, settings.tile, network), _side(width, settings.tile, network)
-        overlap = settings.tile // 4 if settings.overlap is None else settings.overlap
-        if min(sides) < settings.tile:  # of a scene that is smaller than a tile
-            overlap = max(1, min(overlap, (min(sides) - 2 * network.multiple) // 3))
+        most = max(1, widest_overlap(settings.tile, network.multiple))
+        overlap = min(settings.tile // 4, most) if settings.overlap is None else settings.overlap
         return cls(
             tiles=TilePlan.over(height, width, sides, overlap, network.multiple),
             sampler=sampler,

@@ -30,6 +30,7 @@ from emrdm.restoration.nearby import Nearby
 from emrdm.restoration.output import Finisher, Keeping, windows
 from emrdm.restoration.plan import Plan, Settings
 from emrdm.restoration.sinks import InMemory, Sink, Summary, Writing, into_files
+from emrdm.restoration.worker import numerics
 from emrdm.window import Window
 
 Progress = Callable[[int, int], None]
@@ -52,6 +53,7 @@ def restore_scene(
     cluster: str | None = None,
     progress: Progress | None = None,
     finishing: Progress | None = None,
+    announce: Callable[[str], None] | None = None,
 ) -> Any:
     """Remove the clouds from a scene of any size.
 
@@ -71,6 +73,7 @@ def restore_scene(
         cluster: address of a Dask scheduler.
         progress: hears how many tiles are done, of how many.
         finishing: hears how many windows of the output are written, of how many.
+        announce: hears what was decided about the files, before any work.
 
     Returns:
         a :class:`Restored`, or a DataArray for a DataArray.
@@ -81,7 +84,7 @@ def restore_scene(
         found = restore_scene(
             open_scene(scene), model, output, samples=samples, seed=seed, settings=settings, reading=reading,
             keeping=keeping, write=write, memory=memory, batch=batch, workers=workers, cluster=cluster,
-            progress=progress, finishing=finishing,
+            progress=progress, finishing=finishing, announce=announce,
         )  # fmt: skip
         return found if output is not None else to_dataarray(found.pixels, scene, valid=found.valid, names=found.names)
     started = time.monotonic()
@@ -98,8 +101,19 @@ def restore_scene(
     plan = Plan.of(scene.grid.height, scene.grid.width, model, settings)
     room = Room.within(memory, plan, model, inputs.frames, batch=batch)
     set_cache(room.cache)
+    for note in inputs.notes:
+        (announce or _unheard)(note)
     digest = model.digest()
-    facts = {**plan.facts(), "model": digest, **_input_facts(scene, inputs), "version": emrdm.__version__}
+
+    def facts() -> dict[str, object]:
+        return {
+            **plan.facts(),
+            "model": digest,
+            **_input_facts(scene, inputs),
+            **numerics(),
+            "device": model.device.type,
+        }
+
     with _work_folder(path, facts, anew=write.overwrite) as (folder, resumed):
         denoiser = TileDenoiser(plan, inputs, model, folder, nearby=Nearby(room.nearby))
         finisher = Finisher(
@@ -110,7 +124,7 @@ def restore_scene(
             spread=write.uncertainty is not None or (path is None and plan.samples > 1),
             quantiles=write.quantiles,
         )
-        like, tags = scene.frames[-1], _tags(model, digest, plan, scene) | write.tags
+        like, tags = scene.frames[-1], _tags(model, digest, plan, inputs, keeping) | write.tags
         with _sink(path, folder, finisher, like, write, tags) as sink:
             states = state_bytes(plan, len(model.config.bands)) - _size(folder)
             require_space(folder, states + sink.needed, f"{path or 'the scene'} with all states between steps")
@@ -121,7 +135,8 @@ def restore_scene(
                     all_steps(denoiser, run, progress or _silent)
             else:
                 all_steps(denoiser, on_this_machine(denoiser, room), progress or _silent)
-            counts = _finish(finisher, sink, finishing or _silent)
+            side = finisher.side(room.budget // 4)
+            counts = _finish(finisher, sink, side, finishing or _silent)
             if path is not None and not write.overwrite:
                 note_ending(folder, [path] if write.uncertainty is None else [path, write.uncertainty])
     pixels = scene.grid.height * scene.grid.width
@@ -149,16 +164,16 @@ def _as_begun(model: EMRDM, output: Path | None, settings: Settings) -> EMRDM:
     return model
 
 
-def _finish(finisher: Finisher, sink: Sink, progress: Progress) -> Counter[str]:
+def _finish(finisher: Finisher, sink: Sink, side: int, progress: Progress) -> Counter[str]:
     """Make the output of the samples; what was counted on the way."""
-    todo = list(windows(finisher.inputs.scene.grid))
+    todo = list(windows(finisher.inputs.scene.grid, side))
     counts: Counter[str] = Counter()
     for i, window in enumerate(todo):
         progress(i, len(todo))
         found = finisher.window(window)
         sink.put(window, found)
         known = int(found.valid.sum())
-        counts.update(known=known, values=known * len(found.pixels), clipped=found.clipped, replaced=found.replaced)
+        counts.update(known=known, values=found.values, clipped=found.clipped, replaced=found.replaced)
     progress(len(todo), len(todo))
     return counts
 
@@ -177,10 +192,12 @@ def _size(folder: Path) -> int:
 
 
 @contextmanager
-def _work_folder(output: Path | None, facts: Mapping[str, object], *, anew: bool) -> Iterator[tuple[Path, bool]]:
+def _work_folder(
+    output: Path | None, facts: Callable[[], Mapping[str, object]], *, anew: bool
+) -> Iterator[tuple[Path, bool]]:
     """Where states are kept: beside the output, to be found by the next run; or just for now."""
     if output is not None:
-        with journal(output, facts, anew=anew) as found:
+        with journal(output, facts(), anew=anew) as found:
             yield found
         return
     with tempfile.TemporaryDirectory(prefix="emrdm-") as folder:
@@ -197,18 +214,18 @@ def _input_facts(scene: Scene, inputs: Inputs) -> dict[str, object]:
 
 def _content(source: Source) -> str:
     """Another text where the pixels may be others."""
-    path = Path(source.name)
+    path, understood = Path(source.name), f"bands {', '.join(source.names)}, nodata {source.nodata}, date {source.date}"
     if path.is_file():
-        return f"{path.name} {fingerprint([path.resolve()])}"
+        return f"{path.name} {fingerprint([path.resolve()])}, {understood}"
     pixels, valid = source.read(Window(0, 0, source.grid.height, source.grid.width))
     digest = hashlib.sha256(np.ascontiguousarray(pixels).data)
     digest.update(np.ascontiguousarray(valid).data)
-    return f"{source.name} {digest.hexdigest()[:16]}"
+    return f"{source.name} {digest.hexdigest()[:16]}, {understood}"
 
 
-def _tags(model: EMRDM, digest: str, plan: Plan, scene: Scene) -> dict[str, str]:
+def _tags(model: EMRDM, digest: str, plan: Plan, inputs: Inputs, keeping: Keeping | None) -> dict[str, str]:
     """The newest image's own tags, and where the new one comes from."""
-    sampler = dataclasses.asdict(plan.sampler)
+    sampler, scene = dataclasses.asdict(plan.sampler), inputs.scene
     tags = dict(scene.frames[-1].tags) | {
         "EMRDM_VERSION": emrdm.__version__,
         "EMRDM_MODEL": model.card.title,
@@ -219,8 +236,16 @@ def _tags(model: EMRDM, digest: str, plan: Plan, scene: Scene) -> dict[str, str]
         "EMRDM_SEED": str(plan.seed),
         "EMRDM_TILES": f"{plan.tiles.rows.tile} x {plan.tiles.columns.tile}, overlap {plan.tiles.rows.overlap}",
         "EMRDM_NUMBERS": plan.numbers,
+        "EMRDM_READING": ", ".join(
+            f"{key}={value}" for key, value in dataclasses.asdict(inputs.reading).items() if value
+        ),
+        "EMRDM_KEPT": "" if keeping is None else f"clear pixels, by {keeping.by}, grown by {keeping.grow}",
     }
     return {name: value for name, value in tags.items() if value}  # files hold no empty ones
+
+
+def _unheard(note: str) -> None:
+    """Nobody listens."""
 
 
 def _silent(done: int, total: int) -> None:

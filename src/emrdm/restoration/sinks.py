@@ -98,6 +98,8 @@ class Restored:
     spread_names: tuple[str, ...] = ()
     path: Path | None = None
     tags: dict[str, str] = field(default_factory=dict)
+    scales: tuple[float, ...] = ()
+    offsets: tuple[float, ...] = ()
 
     def save(self, path: str | Path, *, overwrite: bool = False) -> None:
         """Write the pixels to a file, verified."""
@@ -112,6 +114,8 @@ class Restored:
             nodata=self.nodata,
             masked=masked,
             tags=self.tags,
+            scales=self.scales,
+            offsets=self.offsets,
             overwrite=overwrite,
         ) as file:
             for window in windows(self.grid):
@@ -143,6 +147,12 @@ def into_files(
     """
     if write.uncertainty is not None and write.uncertainty.resolve() == path.resolve():
         raise InputError(f"{path} is the name of the output and of the uncertainty map: expected two names")
+    for source in finisher.inputs.scene.sources:
+        for name in (path, write.uncertainty):
+            if name is not None and Path(source.name).resolve() == name.resolve():
+                raise InputError(f"{name} is one of the inputs: expected another name for the output")
+    if finisher.keeping is not None and path.suffix.lower() in (".jpg", ".jpeg"):
+        raise InputError(f"{path}: JPEG changes every pixel; expected .png or .tif where clear pixels are kept")
     grid, nodata, masked = finisher.inputs.scene.grid, *_gaps(like, finisher.dtype)
     places = finisher.inputs.places
     with ExitStack() as stack:
@@ -171,6 +181,8 @@ def into_files(
                     dtype=np.float32,
                     nodata=float("nan"),
                     tags=tags,
+                    scales=[like.scales[i] for i in places for _ in range(1 + len(write.quantiles))],
+                    offsets=[offset for i in places for offset in (0.0, *[like.offsets[i]] * len(write.quantiles))],
                     overwrite=write.overwrite or write.uncertainty.resolve() in own,
                 )
             )
@@ -200,7 +212,8 @@ class InMemory(Sink):
     def __init__(self, finisher: Finisher, like: Source, tags: dict[str, str]) -> None:
         grid = finisher.inputs.scene.grid
         size = (grid.height, grid.width)
-        self.finisher, self.nodata, self.tags = finisher, _gaps(like, finisher.dtype)[0], tags
+        self.finisher, self.like, self.tags = finisher, like, tags
+        self.nodata = _gaps(like, finisher.dtype)[0]
         self.pixels = np.zeros((len(finisher.inputs.names), *size), finisher.dtype)
         self.valid = np.zeros(size, bool)
         self.spread = np.zeros((len(finisher.spread_names), *size), np.float32) if finisher.spread else None
@@ -224,6 +237,8 @@ class InMemory(Sink):
             spread=self.spread,
             spread_names=self.finisher.spread_names if self.spread is not None else (),
             tags=self.tags,
+            scales=tuple(self.like.scales[i] for i in inputs.places),
+            offsets=tuple(self.like.offsets[i] for i in inputs.places),
         )
 
 

@@ -86,12 +86,12 @@ def published(denoiser: TileDenoiser, *, cache: int, spread: bool) -> Iterator[T
     with atomic_path(path) as temporary:
         temporary.write_bytes(content)
     try:
-        yield {"job": str(path), "digest": digest} | _facts()
+        yield {"job": str(path), "digest": digest} | numerics()
     finally:
         path.unlink(missing_ok=True)
 
 
-def _facts() -> dict[str, str]:
+def numerics() -> dict[str, str]:
     """What must be the same everywhere for everybody to compute the same bits."""
     return {
         "emrdm": emrdm.__version__,
@@ -103,7 +103,7 @@ def _facts() -> dict[str, str]:
 
 def check(ticket: Ticket) -> bytes:
     """Refuse a job that this worker cannot do as others would; its content."""
-    for name, here in _facts().items():
+    for name, here in numerics().items():
         if here != (wanted := ticket.get(name, "")):
             raise InputError(f"{name} is {here or 'not set'} there: expected {wanted or 'none'}, as with the driver")
     path = Path(ticket["job"])
