@@ -9,8 +9,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from emrdm.cli.outputs import check_new
 from emrdm.cli.progress import Progress
-from emrdm.errors import InputError, printable
+from emrdm.errors import printable
 
 if TYPE_CHECKING:
     from emrdm.restoration.calibration import Calibration
@@ -84,12 +85,7 @@ def _check_output(arguments: argparse.Namespace) -> None:
         return
     from emrdm.plots.figure import FORMATS, matplotlib
 
-    if target.suffix.lower() not in FORMATS:
-        raise InputError(f"OUTPUT {target}: expected a name ending in {', '.join(FORMATS)}")
-    if not target.parent.is_dir():
-        raise InputError(f"OUTPUT folder {target.parent} does not exist")
-    if target.exists() and not arguments.overwrite:
-        raise InputError(f"OUTPUT {target} exists: add --overwrite to replace it")
+    check_new(target, FORMATS, overwrite=arguments.overwrite)
     matplotlib()
 
 

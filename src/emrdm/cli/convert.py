@@ -6,6 +6,7 @@ import argparse
 from dataclasses import replace
 from pathlib import Path
 
+from emrdm.cli.outputs import check_new
 from emrdm.errors import InputError
 
 HELP = "turn a published .ckpt into a weights file, or back"
@@ -93,10 +94,7 @@ def _check(arguments: argparse.Namespace) -> None:
     _refuse_idle_options(arguments)
     if source.suffix in _CHECKPOINTS and arguments.preset is None:
         raise InputError(f"--preset is missing: {source} does not say which network it holds (see emrdm info)")
-    if not target.parent.is_dir():
-        raise InputError(f"OUTPUT folder {target.parent} does not exist")
-    if target.exists() and not arguments.overwrite:
-        raise InputError(f"OUTPUT {target} exists: add --overwrite to replace it")
+    check_new(target, overwrite=arguments.overwrite)
 
 
 def _refuse_idle_options(arguments: argparse.Namespace) -> None:

@@ -8,6 +8,7 @@ import logging
 from pathlib import Path
 
 from emrdm.cli import dataset_options
+from emrdm.cli.outputs import check_new
 from emrdm.cli.progress import Progress
 from emrdm.errors import DataError, InputError, printable
 
@@ -179,12 +180,7 @@ def _preview(arguments: argparse.Namespace) -> None:
     from emrdm.data.preview import tiles
 
     target = arguments.output
-    if target.suffix.lower() not in pictures.FORMATS:
-        raise InputError(f"OUTPUT {target}: expected a name ending in {', '.join(pictures.FORMATS)}")
-    if not target.parent.is_dir():
-        raise InputError(f"OUTPUT folder {target.parent} does not exist")
-    if target.exists() and not arguments.overwrite:
-        raise InputError(f"OUTPUT {target} exists: add --overwrite to replace it")
+    check_new(target, pictures.FORMATS, overwrite=arguments.overwrite)
     for option in ("rows", "side"):
         if getattr(arguments, option) < 1:
             raise InputError(f"--{option} is {getattr(arguments, option)}: expected 1 or more")

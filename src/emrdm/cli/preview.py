@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from emrdm.cli.outputs import check_new
 from emrdm.cli.progress import Progress
 from emrdm.errors import InputError, printable
 
@@ -78,12 +79,7 @@ def _check_output(arguments: argparse.Namespace) -> None:
     from emrdm import pictures
 
     target = arguments.output
-    if target.suffix.lower() not in pictures.FORMATS:
-        raise InputError(f"OUTPUT {target}: expected a name ending in {', '.join(pictures.FORMATS)}")
-    if not target.parent.is_dir():
-        raise InputError(f"OUTPUT folder {target.parent} does not exist")
-    if target.exists() and not arguments.overwrite:
-        raise InputError(f"OUTPUT {target} exists: add --overwrite to replace it")
+    check_new(target, pictures.FORMATS, overwrite=arguments.overwrite)
     if not 1 <= arguments.size <= 16_000:
         raise InputError(f"--size is {arguments.size}: expected 1 to 16000 pixels")
 
