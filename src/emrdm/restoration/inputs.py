@@ -261,7 +261,7 @@ class Inputs:
                     self._offsets[words.replace("x reflectance", "of reflectance")].add(frame.name)
                 return 1e4 * scale, 1e4 * offset
         offset, why = naming.sentinel2_offset(frame, self.reading.offset)
-        if why:
+        if why and (offset or unit == "reflectance x 10000"):  # of no interest to models of pictures
             self._offsets[f"Sentinel-2 offset {offset:g} ({why})"].add(frame.name)
         return 1.0, offset
 

@@ -31,11 +31,15 @@ Run = Callable[[int, int, list[Tile], Callable[[int], None]], None]
 _DONE = "done"
 
 
-def all_steps(denoiser: TileDenoiser, run: Run, progress: Progress) -> None:
-    """Go through samples and steps, leaving out what is there, and let ``run`` do the tiles of each."""
+def all_steps(denoiser: TileDenoiser, run: Run, progress: Progress) -> int:
+    """Go through samples and steps, leaving out what is there, and let ``run`` do the tiles of each.
+
+    Returns:
+        how many tile steps were done, and not found.
+    """
     plan, total = denoiser.plan, denoiser.plan.calls
     each = len(plan.tiles)
-    count = 0
+    count = fresh = 0
     for sample in range(plan.samples):
         finished = _finished_steps(denoiser, sample)
         count += finished * each
@@ -49,14 +53,15 @@ def all_steps(denoiser: TileDenoiser, run: Run, progress: Progress) -> None:
             progress(count, total)
 
             def tick(tiles: int) -> None:
-                nonlocal count
-                count += tiles
+                nonlocal count, fresh
+                count, fresh = count + tiles, fresh + tiles
                 progress(count, total)
 
             run(sample, step, todo, tick)
             _mark(after, [tile for tile in todo if not after.has(tile)])
             if step:
                 denoiser.state(sample, step).remove()
+    return fresh
 
 
 def _finished_steps(denoiser: TileDenoiser, sample: int) -> int:

@@ -132,9 +132,9 @@ def restore_scene(
                 from emrdm.restoration.cluster import on_cluster
 
                 with on_cluster(denoiser, cluster, workers, room) as run:
-                    all_steps(denoiser, run, progress or _silent)
+                    calls = all_steps(denoiser, run, progress or _silent)
             else:
-                all_steps(denoiser, on_this_machine(denoiser, room), progress or _silent)
+                calls = all_steps(denoiser, on_this_machine(denoiser, room), progress or _silent)
             side = finisher.side(room.budget // 4)
             counts = _finish(finisher, sink, side, finishing or _silent)
             if path is not None and not write.overwrite:
@@ -142,7 +142,7 @@ def restore_scene(
     pixels = scene.grid.height * scene.grid.width
     summary = Summary(
         tiles=len(plan.tiles),
-        calls=plan.calls,
+        calls=calls,
         seconds=time.monotonic() - started,
         resumed=resumed,
         known=counts["known"] / pixels,

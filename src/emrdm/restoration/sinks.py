@@ -53,7 +53,7 @@ class Summary:
 
     Attributes:
         tiles: that the scene was cut into.
-        calls: tiles times steps times samples.
+        calls: tile steps that this run has done; tiles times steps times samples, less what an earlier one had.
         seconds: all in all.
         resumed: whether an earlier run had begun it.
         known: share of pixels with data.
