@@ -190,3 +190,26 @@ def test_default_overlaps_always_work(preset, size, tile):
 
     plan = Plan.of(*size, EMRDM.from_preset(preset), Settings(tile=tile, exact=True))
     assert len(plan.tiles) >= 1
+
+
+def test_dates_of_older_and_newer_products_agree_in_an_automatic_range():
+    series = reflectance(EMRDM.from_preset("tiny-temporal").config)
+    newer = source(numbers() + 1000, tags={"PROCESSING_BASELINE": "05.09"}, name="newer")
+    found = seen(series, source(numbers(), name="older"), newer, range="auto")
+    np.testing.assert_allclose(found[0], found[1], atol=1e-5)
+    assert found.std() > 0.1
+
+
+def test_the_uncertainty_map_has_the_scales_of_the_image(model, tmp_path):
+    rasterio = pytest.importorskip("rasterio")
+    config = reflectance(model.config)
+    scaled = source(numbers() + 1000, scales=[1e-4] * 3, offsets=[-0.1] * 3)
+    write = Writing(uncertainty=tmp_path / "std.tif", quantiles=(0.05,))
+    restored = lively(EMRDM.fresh(config))
+    restore_scene(open_scene(scaled), restored, tmp_path / "clear.tif", settings=TILES, samples=2, write=write)
+    with rasterio.open(tmp_path / "clear.tif") as image, rasterio.open(tmp_path / "std.tif") as spread:
+        assert image.scales == (1e-4,) * 3
+        assert image.offsets == (-0.1,) * 3
+        assert spread.descriptions[:2] == ("B4_std", "B4_q5")
+        assert spread.scales == (1e-4,) * 6
+        assert spread.offsets == (0.0, -0.1) * 3
