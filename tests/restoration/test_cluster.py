@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from tests.restoration import small
 
-from emrdm import EMRDM, open_scene, restore_scene
+from emrdm import open_scene, restore_scene
 from emrdm.cli import main
 from emrdm.errors import DataError, EmrdmError, InputError, MissingDependencyError
 from emrdm.rasters.source import ArraySource
@@ -33,18 +33,6 @@ psutil = pytest.importorskip("psutil", reason="Dask brings it")
 SETTINGS = Settings(tile=64, overlap=16)
 READING = Reading(range=(0.0, 4000.0))
 CALLS = small.TILES * small.STEPS
-
-
-@pytest.fixture(scope="module")
-def given(tmp_path_factory):
-    """The scene and the model."""
-    folder = tmp_path_factory.mktemp("given")
-    return small.scene(folder / "scene.tif"), small.weights(folder / "weights.safetensors")
-
-
-@pytest.fixture(scope="module")
-def model(given):
-    return EMRDM.load(given[1])
 
 
 @pytest.fixture(scope="module")
