@@ -1,5 +1,6 @@
 """Augmentation: decided by the key alone, all images alike, every symmetry as often as it should be."""
 
+import dataclasses
 from collections import Counter
 
 import numpy as np
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from tests.data.samples import IMAGES, assert_same
 
 from emrdm.data import Sample, augment
+from emrdm.data.augment import thinned
 from emrdm.errors import DataError
 
 KEYS = st.integers(0, 2**64 - 1)
@@ -120,3 +122,27 @@ def test_images_that_are_not_there_stay_away():
 def test_an_image_smaller_than_the_crop_is_refused_by_name(crop):
     with pytest.raises(DataError, match=f"x is 5 x 7 pixels: expected {crop} x {crop} at least"):
         augment(numbered(), 1, crop=crop)
+
+
+def test_thinner_clouds_lie_between_the_clear_and_the_cloudy_image():
+    sample = numbered()
+    amounts = []
+    for key in range(2000):
+        found = thinned(sample, key, share=0.25)
+        if found is sample:
+            continue
+        amount = (found.cloudy - sample.target) / (sample.cloudy - sample.target)
+        amounts.append(float(amount[-1, -1, 0, 0]))
+        torch.testing.assert_close(found.cloudy, torch.lerp(sample.target, sample.cloudy, amounts[-1]))
+        assert_same(dataclasses.replace(found, cloudy=sample.cloudy), sample)
+    assert abs(len(amounts) / 2000 - 0.25) < 0.03
+    counts, _ = np.histogram(amounts, bins=5, range=(0, 1))
+    assert counts.sum() == len(amounts)
+    assert counts.min() > 60
+
+
+def test_clouds_stay_as_they_are_where_no_share_is_thinned_or_the_truth_is_unknown():
+    sample = numbered()
+    unknown = dataclasses.replace(sample, target=None)
+    assert all(thinned(sample, key, share=0.0) is sample for key in range(50))
+    assert all(thinned(unknown, key, share=1.0) is unknown for key in range(50))

@@ -41,6 +41,21 @@ def augment(sample: Sample, key: int, *, kind: Augmentation = "dihedral", crop: 
     return _map(sample, change)
 
 
+def thinned(sample: Sample, key: int, *, share: float) -> Sample:
+    """A sample whose clouds are made thinner, with probability ``share``: all its frames alike, by any amount.
+
+    Between the clear and the cloudy image lie the images with less of the same cloud and shadow.
+    """
+    if sample.target is None or _chance(fold(key, 4)) >= share:
+        return sample
+    return dataclasses.replace(sample, cloudy=torch.lerp(sample.target, sample.cloudy, _chance(fold(key, 5))))
+
+
+def _chance(bits: int) -> float:
+    """Evenly in [0, 1), from 53 random bits."""
+    return (bits >> 11) * 2.0**-53
+
+
 def _cropping(sample: Sample, key: int, side: int) -> Callable[[Tensor], Tensor]:
     height, width = sample.cloudy.shape[-2:]
     if min(height, width) < side:

@@ -8,6 +8,7 @@ from typing import Any, Literal, final
 from emrdm.errors import ConfigError
 from emrdm.strict import check
 
+Kind = Literal["adamw", "muon"]
 Groups = Literal["one", "hdit"]
 Schedule = Literal["constant", "cosine"]
 Precision = Literal["fp32", "tf32", "bf16-mixed"]
@@ -20,6 +21,7 @@ class OptimizerConfig:
     """AdamW and the average of the weights. The defaults are the paper's.
 
     Attributes:
+        kind: "muon" turns the steps of the blocks' matrices into orthogonal ones (Jordan et al. 2024).
         groups: "one" for all parameters, as published; "hdit" gives the mapping network a third of the learning rate
             and takes weight decay from gains, scales and queries, as Crowson et al. 2024 do.
         schedule: of the learning rate; "cosine" falls to zero behind the last step.
@@ -28,6 +30,7 @@ class OptimizerConfig:
         ema_decay: of the moving average, reached after a warm-up.
     """
 
+    kind: Kind = "adamw"
     lr: float = 1e-4
     betas: tuple[float, float] = (0.9, 0.999)
     eps: float = 1e-8
@@ -63,6 +66,7 @@ class TrainConfig:
         seed: of the weights, the order, the noise and dropout.
         crop: side of a square cut out of each image at random; None for whole images.
         augmentation: None for the data set's own recipe.
+        thinning: share of the samples whose clouds are made thinner, by any amount.
         compile: compile every block (torch.compile); None for where it pays: on GPUs that can, in runs of 300 steps or
             more.
         recompute: keep less in memory and compute activations twice, for large images.
@@ -79,6 +83,7 @@ class TrainConfig:
     seed: int = 3407
     crop: int | None = None
     augmentation: Augmentation | None = None
+    thinning: float = 0.0
     compile: bool | None = None
     recompute: bool = False
     deterministic: bool = False
@@ -88,7 +93,7 @@ class TrainConfig:
     def __post_init__(self) -> None:
         check(self, "train")
         _from_one(self, "train", "steps", "batch_size", "gpus", "accumulate", "crop")
-        _within(self, "train", {"skip_limit": 1e9, "seed": 2.0**63})
+        _within(self, "train", {"skip_limit": 1e9, "seed": 2.0**63, "thinning": 1.0})
 
     def batches_a_step(self, processes: int) -> int:
         """How many batches each of so many processes goes through before the optimiser's step."""

@@ -1,4 +1,4 @@
-"""AdamW over a network's parameters, and its learning rate as a function of the step."""
+"""The optimiser over a network's parameters, and its learning rate as a function of the step."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import Any
 import torch
 
 from emrdm.networks import Hourglass
-from emrdm.networks.layers import AdaRMSNorm, Linear, MappingNetwork
+from emrdm.networks.layers import AdaRMSNorm, FeedForward, Linear, MappingNetwork, SelfAttention
 from emrdm.presets.recipe import OptimizerConfig
+from emrdm.training.muon import Muon
 
 _MAPPING_SHARE = 1 / 3  # of the learning rate, Crowson et al. 2024
 
@@ -45,7 +46,22 @@ def build_optimizer(network: Hourglass, config: OptimizerConfig, *, fused: bool 
     ``fused`` is torch's: one kernel for all parameters; None leaves the choice to torch.
     """
     groups = [{**group, "initial_lr": group["lr"]} for group in parameter_groups(network, config)]
-    return torch.optim.AdamW(groups, lr=config.lr, betas=config.betas, eps=config.eps, fused=fused)
+    kind: type[torch.optim.AdamW] = torch.optim.AdamW
+    if config.kind == "muon":
+        kind, groups = Muon, [part for group in groups for part in _parted(group, _matrices(network))]
+    return kind(groups, lr=config.lr, betas=config.betas, eps=config.eps, fused=fused)
+
+
+def _matrices(network: Hourglass) -> set[torch.Tensor]:
+    """What maps tokens to tokens in the blocks; what reads and writes pixels or noise levels is left to AdamW."""
+    blocks = [module for module in network.modules() if isinstance(module, FeedForward | SelfAttention)]
+    return {module.weight for block in blocks for module in block.children() if isinstance(module, Linear)}
+
+
+def _parted(group: dict[str, Any], matrices: set[torch.Tensor]) -> list[dict[str, Any]]:
+    """The group as two, its matrices and the rest."""
+    parts = [(kind, [p for p in group["params"] if (p in matrices) is kind]) for kind in (True, False)]
+    return [{**group, "params": some, "orthogonal": kind} for kind, some in parts if some]
 
 
 def rate(config: OptimizerConfig, step: int, steps: int) -> float:

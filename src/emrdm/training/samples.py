@@ -15,6 +15,7 @@ from torch import Tensor
 
 from emrdm.config import ModelConfig
 from emrdm.data import Dataset, Draw, Failure, MemoryCache, Sample
+from emrdm.data.augment import thinned
 from emrdm.data.loading import Chunks, quiet_worker
 from emrdm.data.matching import Matching
 from emrdm.errors import DataError, InputError
@@ -86,8 +87,8 @@ class Samples(torch.utils.data.Dataset[Drawn]):
     reported by name. Which one that is depends on the files alone, so a run that is repeated sees the same.
     """
 
-    def __init__(self, datasets: Sequence[Dataset], config: ModelConfig) -> None:
-        self.datasets, self.config = list(datasets), config
+    def __init__(self, datasets: Sequence[Dataset], config: ModelConfig, *, thinning: float = 0.0) -> None:
+        self.datasets, self.config, self.thinning = list(datasets), config, thinning
         self.ends = list(accumulate(len(dataset) for dataset in datasets))
         self.tries = min(_TRIES, self.ends[-1])
         self.matchings = [
@@ -142,6 +143,7 @@ class Samples(torch.utils.data.Dataset[Drawn]):
         found = dataset.fetch(index - start if key is None else Draw(index - start, key))
         try:
             if isinstance(found, Sample):
+                found = found if key is None else thinned(found, key, share=self.thinning)
                 return self._fitting(found, self.matchings[place], key or 0)
         except DataError as error:
             found = Failure(found.name, str(error))

@@ -9,6 +9,7 @@ from typing import Any, final
 import torch
 from torch import Tensor
 
+from emrdm.errors import ConfigError
 from emrdm.model import EMRDM
 from emrdm.noise import fold
 from emrdm.presets import Preset
@@ -55,6 +56,8 @@ class Stepper:
         self.optimizer = fabric.setup_optimizers(optimizer)
         self.parameters: list[Tensor] = list(self.network.parameters())
         self.spread = any(hasattr(parameter, "full_tensor") for parameter in self.parameters)
+        if self.spread and recipe.optimizer.kind == "muon":
+            raise ConfigError('optimizer.kind "muon" needs whole matrices: expected "adamw" with --strategy fsdp')
         self.average = MovingAverage(self.parameters, decay=recipe.optimizer.ema_decay)
         self._differentiate = _differentiation(self.module, fabric, self.samples)
         self.recorder = Recorder(self._differentiate, self.parameters) if self._records() else None
