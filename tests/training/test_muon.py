@@ -11,7 +11,7 @@ from emrdm.presets import load_preset
 from emrdm.presets.recipe import OptimizerConfig
 from emrdm.training import Machine, train
 from emrdm.training.checkpoint import Checkpoints
-from emrdm.training.muon import orthogonalized
+from emrdm.training.muon import Muon, orthogonalized
 from emrdm.training.optimizer import build_optimizer
 from emrdm.training.stopping import Stopping
 
@@ -85,3 +85,27 @@ def test_a_run_that_was_stopped_goes_on_bit_for_bit(tmp_path, monkeypatch):
     (whole, _), (parts, _) = (Checkpoints(folder, keep=2).newest() for folder in folders)
     assert whole.keys() == parts.keys()
     assert all(torch.equal(tensor, parts[name]) for name, tensor in whole.items())
+
+
+@pytest.mark.gpu
+def test_recorded_steps_are_the_steps_that_were_recorded():
+    torch.manual_seed(0)
+    start = [torch.randn(shape, device="cuda") for shape in ((64, 32), (32, 64), (32, 32))]
+    gradients = [[torch.randn_like(x) for x in start] for _ in range(8)]
+    ends = []
+    for records in (True, False):
+        parameters = [torch.nn.Parameter(x.clone()) for x in start]
+        optimizer = Muon([{"params": parameters, "orthogonal": True}], lr=0.1, weight_decay=0.1, fused=True)
+        if not records:
+            optimizer.failed = "not wanted"
+        for parameter in parameters:
+            parameter.grad = torch.empty_like(parameter)
+        for step, some in enumerate(gradients):
+            optimizer.param_groups[0]["lr"] = 0.1 / (1 + step)
+            for parameter, gradient in zip(parameters, some, strict=True):
+                parameter.grad.copy_(gradient)
+            optimizer.step()
+        assert len(optimizer._recorded) == records
+        ends.append(parameters)
+    for ours, theirs in zip(*ends, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-5)
