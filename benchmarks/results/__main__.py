@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from importlib import import_module
 from pathlib import Path
 
 import benchmarks.results
@@ -41,7 +42,38 @@ def _parser() -> argparse.ArgumentParser:
     sweep.add_argument("--images", type=int, default=40, metavar="N", help="of each set (default: %(default)s)")
     # more than 16 images of 256 x 256 are not recorded as CUDA graphs, one for each setting
     sweep.set_defaults(batch_size=20)
+    collect = verbs.add_parser("collect", help="studies and runs that are finished")
+    collect.add_argument("folders", type=Path, nargs="+", metavar="FOLDER", help="of a study, of a run, or of some")
+    collect.add_argument("--out", type=Path, required=True, metavar="RUNS", help="folder of the results")
+    kinds, what = ("recipe", "alpha", "modules"), "what runs are: of a recipe search, or cases of a study"
+    collect.add_argument("--as", dest="kind", choices=kinds, default="recipe", help=what)
+    collect.add_argument("--base", default="rgb-small", metavar="BASE", help="preset or run to compare with")
+    collect.add_argument("--note", default="", metavar="TEXT", help="what a reader must know of these runs")
+    collect.add_argument("--rice", type=Path, metavar="ROOT", help="score cases that are runs on all validation images")
+    collect.add_argument("--device", metavar="NAME", help="for --rice: cpu or cuda (default: cuda where there is one)")
+    collect.add_argument("--batch-size", type=int, default=20, metavar="N", help="for --rice: images at a time")
+    collect.set_defaults(run=_of("collecting", "collect"))
+    embed = verbs.add_parser("embed", help="the weights as the package has them, in half precision")
+    embed.add_argument("model", type=Path, metavar="MODEL", help="weights file, or the folder of a run")
+    embed.add_argument("sampler", nargs="*", metavar="KEY=VALUE", help="settings of its sampler, such as steps=5")
+    embed.add_argument("--name", required=True, help="what the model is called on the page, such as rgb-small")
+    embed.add_argument("--runs", type=Path, required=True, metavar="RUNS", help="folder of the results, for its card")
+    embed.add_argument("--out", type=Path, required=True, metavar="FILE", help="to write")
+    embed.set_defaults(run=_of("embedding", "embed"))
+    page = verbs.add_parser("page", help="the page, from what is there")
+    page.add_argument("runs", type=Path, metavar="RUNS", help="folder of the results")
+    page.add_argument("--docs", type=Path, required=True, metavar="FOLDER", help="gets results.md and its pictures")
+    page.set_defaults(run=_of("page", "page"))
     return parser
+
+
+def _of(module: str, function: str) -> Callable[[argparse.Namespace], None]:
+    """A part that is imported when it is run: measuring needs no matplotlib, the page no model."""
+
+    def run(arguments: argparse.Namespace) -> None:
+        getattr(import_module(f"benchmarks.results.{module}"), function)(arguments)
+
+    return run
 
 
 def _measuring(parser: argparse.ArgumentParser, verb: str) -> argparse.ArgumentParser:
@@ -51,13 +83,7 @@ def _measuring(parser: argparse.ArgumentParser, verb: str) -> argparse.ArgumentP
     parser.add_argument("--out", type=Path, required=True, metavar="RUNS", help="folder of the results")
     parser.add_argument("--device", metavar="NAME", help="cpu or cuda (default: cuda where there is one)")
     parser.add_argument("--batch-size", type=int, default=16, metavar="N", help="images at a time")
-
-    def run(arguments: argparse.Namespace) -> None:
-        from benchmarks.results import measuring
-
-        getattr(measuring, verb)(arguments)
-
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=_of("measuring", verb))
     return parser
 
 

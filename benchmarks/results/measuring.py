@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from benchmarks.results import store
@@ -35,9 +35,10 @@ DATASETS = {"rice1": "RICE1", "rice2": "RICE2"}
 PROTOCOLS = ("standard", "cuhk")
 STEPS = (1, 2, 3, 4, 5, 8, 16)
 CHURNS = (0.0, 0.1, 0.3, 1.0, 3.0, 10.0)  # gamma is S_churn / N without a cap; the paper's figure goes to 10
-METHODS, METHOD_STEPS = ("euler", "heun", "multistep", "stochastic"), (3, 4, 5, 8)
+METHODS: tuple[Literal["euler", "heun", "multistep", "stochastic"], ...] = ("euler", "heun", "multistep", "stochastic")
+METHOD_STEPS = (3, 4, 5, 8)
 _USUAL_CHURN = 0.1  # of the paper's preset for single images, where a model has none of its own
-_COMPARED = ("psnr", "ssim", "lpips")
+COMPARED = ("psnr", "ssim", "lpips")
 _ROWS = 4  # of a picture sheet, for each data set
 
 
@@ -78,14 +79,14 @@ class TimedPredictor(Predictor):
 def score(arguments: argparse.Namespace) -> None:
     """Score a model on the test lists of both data sets, beside what needs no training."""
     name = store.check_name(arguments.name)
-    datasets = _open(arguments.rice, "test", arguments.limit)
+    datasets = open_both(arguments.rice, "test", arguments.limit)
     model, device, digest = _model(arguments)
     found, rows = {}, []
     for key, (dataset, indices) in datasets.items():
-        predictor = TimedPredictor(_predictor(model, dataset, digest, model.config.sampler, arguments.name))
+        predictor = TimedPredictor(predictor_of(model, dataset, digest, model.config.sampler, arguments.name))
         baselines = [] if arguments.no_baselines else [BaselinePredictor(b, dataset.data) for b in BASELINES.values()]
-        result = _evaluate(dataset, [predictor, *baselines], PROTOCOLS, indices, device, arguments.batch_size)
-        found[key] = {**_facts(result), "seconds_an_image": predictor.typical, "methods": _methods(result)}
+        result = evaluate_all(dataset, [predictor, *baselines], PROTOCOLS, indices, device, arguments.batch_size)
+        found[key] = {**facts_of(result), "seconds_an_image": predictor.typical, "methods": _methods(result)}
         rows += _rows(predictor.model, dataset, indices) if arguments.sheet else []
     path = store.write(arguments.out, f"test-{name}", {**_about(arguments, model, digest, "score"), "datasets": found})
     if arguments.sheet:
@@ -133,25 +134,25 @@ def _say(found: Mapping[str, Any]) -> None:
 def sweep(arguments: argparse.Namespace) -> None:
     """Score settings of the sampler on validation images; the test lists are not opened."""
     name = store.check_name(arguments.name)
-    datasets = _open(arguments.rice, "val", arguments.images)
+    datasets = open_both(arguments.rice, "val", arguments.images)
     model, device, digest = _model(arguments)
     base = model.config.sampler
-    parts = {part: _worth_trying(settings) for part, settings in grid(base).items()}
+    parts = grid(base)
     unique = list(dict.fromkeys([_same(base), *(_same(setting) for part in parts.values() for setting in part)]))
     found: dict[str, Any] = {}
     points: dict[SamplerConfig, dict[str, Any]] = {setting: {} for setting in unique}
     for key, (dataset, indices) in datasets.items():
         predictors = [
-            TimedPredictor(_predictor(model, dataset, digest, setting, arguments.name), f"setting {i}")
+            TimedPredictor(predictor_of(model, dataset, digest, setting, arguments.name), f"setting {i}")
             for i, setting in enumerate(unique)
         ]
-        result = _evaluate(dataset, predictors, ("standard",), indices, device, arguments.batch_size)
-        found[key] = _facts(result)
+        result = evaluate_all(dataset, predictors, ("standard",), indices, device, arguments.batch_size)
+        found[key] = facts_of(result)
         scores = [result.of(predictor.method.name, "standard") for predictor in predictors]
         for setting, predictor, mine in zip(unique, predictors, scores, strict=True):
             points[setting][key] = {
-                "scores": {metric: each for metric, each in store.summary(mine).items() if metric in _COMPARED},
-                "gain": {metric: store.difference(mine, scores[0], metric) for metric in _COMPARED},
+                "scores": {metric: {"mean": mine.mean(metric).value} for metric in COMPARED},
+                "gain": {metric: store.difference(mine, scores[0], metric) for metric in COMPARED},
                 "seconds_an_image": predictor.typical,
             }
     about = {**_about(arguments, model, digest, "sweep"), "protocol": "standard", "datasets": found}
@@ -182,10 +183,6 @@ def grid(base: SamplerConfig) -> dict[str, list[SamplerConfig]]:
     }
 
 
-def _worth_trying(settings: Sequence[SamplerConfig]) -> list[SamplerConfig]:
-    return list(dict.fromkeys(settings))
-
-
 def _same(setting: SamplerConfig) -> SamplerConfig:
     """One setting for all that give the same bits: without churn the stochastic sampler is Euler's."""
     if setting.churn or setting.method not in ("stochastic", "euler"):
@@ -201,7 +198,7 @@ def _setting(setting: SamplerConfig) -> dict[str, Any]:
 # ---------------------------------------------------------------- what both need
 
 
-def _open(rice: Path, split: str, most: int | None) -> dict[str, tuple[Dataset, list[int]]]:
+def open_both(rice: Path, split: str, most: int | None) -> dict[str, tuple[Dataset, list[int]]]:
     """Both data sets, with the images that are looked at in memory; decoding takes longer than scoring on a GPU."""
     if most is not None and most < 1:
         raise InputError(f"the number of images is {most}: expected 1 or more")
@@ -226,11 +223,12 @@ def _model(arguments: argparse.Namespace) -> tuple[EMRDM, str, str]:
     return model.to(device), device, digest
 
 
-def _predictor(model: EMRDM, dataset: Dataset, digest: str, sampler: SamplerConfig, name: str) -> ModelPredictor:
+def predictor_of(model: EMRDM, dataset: Dataset, digest: str, sampler: SamplerConfig, name: str) -> ModelPredictor:
+    """A model with this sampler; the noise of an image is the same in every setting."""
     return ModelPredictor(model, dataset, name=name, digest=digest, sampler=sampler, seed=0)
 
 
-def _evaluate(
+def evaluate_all(
     dataset: Dataset,
     predictors: Sequence[Predictor],
     protocols: Sequence[str],
@@ -238,6 +236,7 @@ def _evaluate(
     device: str,
     batch_size: int,
 ) -> Evaluation:
+    """Score methods on some images of a data set."""
     if batch_size < 1:
         raise InputError(f"--batch-size is {batch_size}: expected 1 or more")
     return evaluate(
@@ -250,7 +249,8 @@ def _evaluate(
     )
 
 
-def _facts(result: Evaluation) -> dict[str, Any]:
+def facts_of(result: Evaluation) -> dict[str, Any]:
+    """What was scored on, and what a reader must know of it."""
     return {
         "title": result.title,
         "split": result.split,

@@ -31,15 +31,15 @@ def write(folder: Path, name: str, facts: Mapping[str, Any]) -> Path:
     make_folder(folder, "the runs")
     path = folder / f"{name}.json"
     text = json.dumps(plain(_short(facts)), indent=1, allow_nan=False)
-    # a list of numbers is one line: a curve is not worth a page of it
-    text = re.sub(r"\[\n\s*([^\[\]{}]*?)\n\s*\]", _on_one_line, text)
+    # what holds no other list or group is one line: a curve is not worth a page of it
+    text = re.sub(r"([\[{])\n\s*([^\[\]{}]*?)\n\s*([\]}])", _on_one_line, text)
     with atomic_path(path) as temporary:
         temporary.write_text(text + "\n", "utf-8")
     return path
 
 
 def _on_one_line(found: re.Match[str]) -> str:
-    return "[" + re.sub(r",\n\s*", ", ", found[1]) + "]"
+    return found[1] + re.sub(r",\n\s*", ", ", found[2]) + found[3]
 
 
 def read(path: Path) -> dict[str, Any]:
