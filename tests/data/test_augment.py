@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.data.samples import IMAGES, assert_same
 
 from emrdm.data import Sample, augment
-from emrdm.data.augment import thinned
+from emrdm.data.augment import thinned, toned
 from emrdm.errors import DataError
 
 KEYS = st.integers(0, 2**64 - 1)
@@ -146,3 +146,39 @@ def test_clouds_stay_as_they_are_where_no_share_is_thinned_or_the_truth_is_unkno
     unknown = dataclasses.replace(sample, target=None)
     assert all(thinned(sample, key, share=0.0) is sample for key in range(50))
     assert all(thinned(unknown, key, share=1.0) is unknown for key in range(50))
+
+
+def pictured(frames=2):
+    """A sample of values in [-1, 1], black and white among them."""
+    values = torch.linspace(-1, 1, 3 * 8 * 9).reshape(3, 8, 9)
+    return Sample("x", cloudy=values.expand(frames, -1, -1, -1).clone(), target=values.flip(-1).clone(), aux=None)
+
+
+def test_tones_change_alike_in_all_images_and_leave_black_and_white():
+    sample = pictured()
+    powers = []
+    for key in range(300):
+        found = toned(sample, key, strength=0.3)
+        torch.testing.assert_close(found.cloudy, found.target.flip(-1).expand(2, -1, -1, -1))
+        bands = found.target.flip(-1)
+        assert bands[0].min() == -1
+        assert bands[2].max() == 1
+        assert (bands.flatten(1).diff() > 0).all()  # what was brighter stays brighter
+        powers.append(
+            [
+                float(torch.log((b[4, 4] + 1) / 2) / torch.log((s[4, 4] + 1) / 2))
+                for b, s in zip(bands, sample.cloudy[0], strict=True)
+            ]
+        )
+    logs = torch.tensor(powers).log()
+    common = logs.mean(1)
+    assert abs(float(logs.std()) - 0.3 * 1.25**0.5) < 0.03
+    assert abs(float(common.mean())) < 0.06
+    assert abs(float((logs - common[:, None]).std()) - 0.15 * (2 / 3) ** 0.5) < 0.02
+
+
+def test_without_strength_tones_stay():
+    sample = pictured()
+    assert toned(sample, 5, strength=0.0) is sample
+    assert toned(pictured(), 5, strength=0.2).target is not None
+    assert toned(dataclasses.replace(sample, target=None), 5, strength=0.2).target is None

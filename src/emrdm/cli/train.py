@@ -66,7 +66,9 @@ def add_data(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rule", metavar="RULE", help="how the data set's own lists are read (emrdm data list NAME)")
     parser.add_argument("--bands", metavar="NAMES", help="names of the bands of your own images, such as B4,B3,B2")
     parser.add_argument("--range", metavar="LOW:HIGH", help="black and white of your own images, such as 0:10000")
-    parser.add_argument("--clouds", choices=("thin", "thick", "mixed"), help="kind of clouds that synthetic draws")
+    parser.add_argument(
+        "--clouds", choices=("thin", "thick", "mixed", "varied"), help="kind of clouds that synthetic draws"
+    )
 
 
 def add_machine(parser: argparse.ArgumentParser) -> None:

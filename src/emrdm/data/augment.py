@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable
 from typing import Literal
 
@@ -11,7 +12,7 @@ from torch import Tensor
 
 from emrdm.data.sample import Sample
 from emrdm.errors import DataError
-from emrdm.noise import fold
+from emrdm.noise import fold, scalars
 
 Augmentation = Literal["none", "flips-and-turns", "dihedral"]
 
@@ -49,6 +50,25 @@ def thinned(sample: Sample, key: int, *, share: float) -> Sample:
     if sample.target is None or _chance(fold(key, 4)) >= share:
         return sample
     return dataclasses.replace(sample, cloudy=torch.lerp(sample.target, sample.cloudy, _chance(fold(key, 5))))
+
+
+def toned(sample: Sample, key: int, *, strength: float) -> Sample:
+    """A sample with other tones, all its images alike: dark and bright parts as another sensor or stretch shows them.
+
+    Values in [0, 1] are raised to a power whose logarithm is normal, in all bands and half as much in each alone. Black
+    and white stay, so that clouds stay white. ``strength`` is the spread of the logarithm; 0 changes nothing.
+    """
+    if not strength:
+        return sample
+    bands = sample.cloudy.shape[-3]
+    draws = scalars([fold(key, 6), *(fold(key, 7, band) for band in range(bands))]).tolist()
+    powers = sample.cloudy.new_tensor([math.exp(strength * (draws[0] + draw / 2)) for draw in draws[1:]])
+
+    def change(x: Tensor) -> Tensor:
+        return ((x + 1) / 2).clamp(0, 1) ** powers[:, None, None] * 2 - 1
+
+    target = None if sample.target is None else change(sample.target)
+    return dataclasses.replace(sample, cloudy=change(sample.cloudy), target=target)
 
 
 def _chance(bits: int) -> float:

@@ -41,6 +41,11 @@ class OptimizerConfig:
     clip: float | None = None
     ema_decay: float = 0.9999
 
+    @property
+    def title(self) -> str:
+        """Its name, for people."""
+        return {"adamw": "AdamW", "muon": "Muon with AdamW"}[self.kind]
+
     def __post_init__(self) -> None:
         check(self, "optimizer")
         _within(self, "optimizer", {"lr": 1.0, "eps": 1.0, "weight_decay": 1e3, "ema_decay": 1.0, "warmup": 1e9})
@@ -67,6 +72,7 @@ class TrainConfig:
         crop: side of a square cut out of each image at random; None for whole images.
         augmentation: None for the data set's own recipe.
         thinning: share of the samples whose clouds are made thinner, by any amount.
+        tones: how much the tones of pictures vary, alike in cloudy and clear image; the spread of ln gamma.
         compile: compile every block (torch.compile); None for where it pays: on GPUs that can, in runs of 300 steps or
             more.
         recompute: keep less in memory and compute activations twice, for large images.
@@ -84,6 +90,7 @@ class TrainConfig:
     crop: int | None = None
     augmentation: Augmentation | None = None
     thinning: float = 0.0
+    tones: float = 0.0
     compile: bool | None = None
     recompute: bool = False
     deterministic: bool = False
@@ -93,7 +100,7 @@ class TrainConfig:
     def __post_init__(self) -> None:
         check(self, "train")
         _from_one(self, "train", "steps", "batch_size", "gpus", "accumulate", "crop")
-        _within(self, "train", {"skip_limit": 1e9, "seed": 2.0**63, "thinning": 1.0})
+        _within(self, "train", {"skip_limit": 1e9, "seed": 2.0**63, "thinning": 1.0, "tones": 1.0})
 
     def batches_a_step(self, processes: int) -> int:
         """How many batches each of so many processes goes through before the optimiser's step."""
@@ -147,7 +154,7 @@ class Source:
     rule: str | None = None
     bands: tuple[str, ...] = ()
     range: tuple[float, float] | None = None
-    clouds: Literal["thin", "thick", "mixed"] | None = None
+    clouds: Literal["thin", "thick", "mixed", "varied"] | None = None
     frames: int | None = None
 
     def __post_init__(self) -> None:

@@ -53,8 +53,9 @@ def model_card(
         title=recipe.title,
         source=f"trained with emrdm {emrdm.__version__}, averaged weights at step {step:,} of {recipe.train.steps:,}",
         training=(
-            f"{summary(datasets)}; {samples_a_step} samples a step, AdamW lr {optimizer.lr:g} ({optimizer.schedule}), "
-            f"weight decay {optimizer.weight_decay:g}, EMA {optimizer.ema_decay:g}, {recipe.train.precision}, "
+            f"{summary(datasets)}; {samples_a_step} samples a step, "
+            f"{optimizer.title} lr {optimizer.lr:g} ({optimizer.schedule}), weight decay {optimizer.weight_decay:g}, "
+            f"EMA {optimizer.ema_decay:g}, {recipe.train.precision}, "
             f"seed {recipe.train.seed}" + (f"; started from weights {start[:16]}" if start else "")
         ),
         results=results,
@@ -160,13 +161,15 @@ def _recipe(
         "data": summary(datasets),
         "network": f"{cost.parameters:,} parameters, {cost.macs / 1e9:.2f} G multiply-accumulates at 256 x 256 pixels",
         "steps": f"{place.step:,} of {samples_a_step} samples",
-        "optimiser": f"AdamW, learning rate {optimizer.lr:g} ({optimizer.schedule}), betas {optimizer.betas}, "
-        f"weight decay {optimizer.weight_decay:g}, parameter groups: {optimizer.groups}",
+        "optimiser": f"{optimizer.title}, learning rate {optimizer.lr:g} ({optimizer.schedule}), "
+        f"betas {optimizer.betas}, weight decay {optimizer.weight_decay:g}, parameter groups: {optimizer.groups}",
         "average": f"EMA {optimizer.ema_decay:g}",
         "noise levels": f"ln sigma ~ N({noise.p_mean:g}, {noise.p_std:g}^2), alpha {recipe.model.process.alpha:g}",
         "precision": train.precision + _compiled(recipe, starts),
         "augmentation": f"{train.augmentation or 'as the data set says'}"
-        + (f", crops of {train.crop}" if train.crop else ""),
+        + (f", crops of {train.crop}" if train.crop else "")
+        + (f", clouds of {train.thinning:.0%} of the samples made thinner" if train.thinning else "")
+        + (f", tones varied by {train.tones:g}" if train.tones else ""),
         "seed": str(train.seed),
         "time": f"{place.seconds / 60:.1f} minutes of training",
         "device": ", ".join(dict.fromkeys(str(row.get("device")) for row in starts)),

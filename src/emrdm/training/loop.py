@@ -115,7 +115,7 @@ class _Training:
 
         # Data. A step sees ``accumulate`` batches in each process.
         self.accumulate = recipe.train.batches_a_step(self.ranks)
-        self.samples = Samples(datasets, config, thinning=recipe.train.thinning)
+        self.samples = Samples(datasets, config, train=recipe.train)
         self.order = Order(
             len(self.samples),
             recipe.train.seed,

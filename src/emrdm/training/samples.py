@@ -15,11 +15,12 @@ from torch import Tensor
 
 from emrdm.config import ModelConfig
 from emrdm.data import Dataset, Draw, Failure, MemoryCache, Sample
-from emrdm.data.augment import thinned
+from emrdm.data.augment import thinned, toned
 from emrdm.data.loading import Chunks, quiet_worker
 from emrdm.data.matching import Matching
 from emrdm.errors import DataError, InputError
 from emrdm.noise import fold
+from emrdm.presets.recipe import TrainConfig
 from emrdm.training.order import Order
 from emrdm.training.streams import CROPS, SIDES
 
@@ -87,8 +88,9 @@ class Samples(torch.utils.data.Dataset[Drawn]):
     reported by name. Which one that is depends on the files alone, so a run that is repeated sees the same.
     """
 
-    def __init__(self, datasets: Sequence[Dataset], config: ModelConfig, *, thinning: float = 0.0) -> None:
-        self.datasets, self.config, self.thinning = list(datasets), config, thinning
+    def __init__(self, datasets: Sequence[Dataset], config: ModelConfig, *, train: TrainConfig | None = None) -> None:
+        self.datasets, self.config = list(datasets), config
+        self.thinning, self.tones = (train.thinning, train.tones) if train else (0.0, 0.0)
         self.ends = list(accumulate(len(dataset) for dataset in datasets))
         self.tries = min(_TRIES, self.ends[-1])
         self.matchings = [
@@ -143,7 +145,8 @@ class Samples(torch.utils.data.Dataset[Drawn]):
         found = dataset.fetch(index - start if key is None else Draw(index - start, key))
         try:
             if isinstance(found, Sample):
-                found = found if key is None else thinned(found, key, share=self.thinning)
+                if key is not None:
+                    found = toned(thinned(found, key, share=self.thinning), key, strength=self.tones)
                 return self._fitting(found, self.matchings[place], key or 0)
         except DataError as error:
             found = Failure(found.name, str(error))
