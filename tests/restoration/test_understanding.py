@@ -98,6 +98,19 @@ def test_radar_for_a_model_without_is_refused_and_asked_for_by_one_with(model, o
     assert found.aux[0, 1].max() == -1
 
 
+def test_auxiliary_bands_may_all_be_filled_for_a_file_as_well(model, tmp_path):
+    rasterio = pytest.importorskip("rasterio")
+    kind = {"driver": "GTiff", "height": 80, "width": 90, "count": 3, "dtype": "uint16", "crs": "EPSG:32632"}
+    with rasterio.open(tmp_path / "a.tif", "w", transform=rasterio.Affine(10, 0, 5e5, 0, -10, 4e6), **kind) as file:
+        file.write(numbers())
+        file.descriptions = OPTICAL
+    radar = reflectance(model.config, aux=(Band("VV", "dB", -25, 0),))
+    with open_scene(tmp_path / "a.tif") as scene:
+        found = Inputs(scene, radar, Reading(fill={"VV": -12.5})).read(WHOLE)
+    assert (found.aux == 0).all()
+    assert found.known.all()
+
+
 def test_bands_that_were_not_clipped_in_training_are_not_clipped(model):
     bright = numbers(500, 9000)
     bright[:, :10] = 15000

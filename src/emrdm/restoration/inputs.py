@@ -150,8 +150,8 @@ class Inputs:
     ) -> np.ndarray:
         """Put the bands of a source into ``out``, scaled and clipped; which pixels have data."""
         wanted = [channel.index for channel in channels if channel.index is not None]
-        pixels, valid = source.read(window, wanted)
-        values = naming.to_decibels(pixels) if decibels else pixels
+        pixels, valid = source.read(window, wanted or [0])  # where all bands are filled, to know which pixels are there
+        values = naming.to_decibels(pixels) if decibels and wanted else pixels
         found = iter(values)
         for row, channel in zip(out, channels, strict=True):
             if channel.index is None:
