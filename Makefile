@@ -1,4 +1,4 @@
-# make demo: install and remove the clouds from a picture.   make test: install, check and test.
+# make demo: install and remove the clouds from a scene.   make test: install, check and test.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -8,7 +8,7 @@ INSTALL := PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/python -m pip install
 .PHONY: help demo test check bench docs clean
 
 help:
-	@echo "make demo    install, train a tiny model and restore a cloudy picture with it (about two minutes)"
+	@echo "make demo    install, remove the clouds from the example scene, score it (half a minute once installed)"
 	@echo "make test    install, check and run the tests"
 	@echo "make check   ruff, mypy, import-linter and deptry"
 	@echo "make bench   accuracy of the method, speed against the published way, speed of loading"
@@ -24,7 +24,7 @@ $(VENV)/installed-%: pyproject.toml constraints.txt | $(BIN)/python
 	@$(INSTALL) --editable '.[$*]'
 	@touch $@
 
-demo: $(VENV)/installed-pictures
+demo: $(VENV)/installed-pictures,geo
 	$(BIN)/python examples/quickstart.py --out demo
 
 test: check
@@ -46,4 +46,4 @@ docs: $(VENV)/installed-docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 clean:
-	rm -rf $(VENV) demo site build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) demo tiny site build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

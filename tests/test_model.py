@@ -12,7 +12,7 @@ import pytest
 import torch
 from tests.networks.test_hdit import awake
 
-from emrdm import EMRDM, ConfigError, EmrdmError, InputError, load_preset
+from emrdm import EMRDM, ConfigError, EmrdmError, InputError, embedded, load_preset
 from emrdm.config import SamplerConfig
 from emrdm.diffusion import MeanReverting
 from emrdm.images import pad_by_reflection
@@ -39,6 +39,14 @@ def multi():
 
 def pixels(*shape, dtype=np.float32):
     return (np.random.default_rng(sum(shape)).random(shape) * 255).astype(dtype)
+
+
+def test_the_default_model_is_the_one_inside_the_package():
+    model = EMRDM.default()
+    assert model.is_default
+    assert [band.name for band in model.config.bands] == ["red", "green", "blue"]
+    assert model.digest() == EMRDM.load(embedded.default_weights()).digest()
+    assert not EMRDM.from_preset("tiny").is_default
 
 
 @pytest.mark.parametrize("size", [(2, 2), (2, 50), (7, 9), (16, 16), (31, 45), (64, 40)])

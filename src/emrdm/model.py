@@ -11,7 +11,7 @@ from typing import final
 import torch
 from torch import Tensor, nn
 
-from emrdm import hub, networks, published, weights
+from emrdm import embedded, hub, networks, published, weights
 from emrdm.card import ModelCard
 from emrdm.config import ModelConfig, SamplerConfig
 from emrdm.diffusion import Denoiser, MeanReverting, Process, euler, heun, multistep, stochastic, training_losses
@@ -38,7 +38,15 @@ _METHODS: dict[str, Callable[..., Tensor]] = {
 class EMRDM:
     """A cloud removal model.
 
-    Make one with :meth:`from_preset`, :meth:`load`, :meth:`from_published` or :meth:`from_hub`; then :meth:`restore`.
+    Make one with :meth:`default`, :meth:`from_preset`, :meth:`load`, :meth:`from_published` or :meth:`from_hub`; then
+    :meth:`restore`.
+
+    Attributes:
+        config: everything but the weights.
+        card: where the weights come from.
+        network: with its weights.
+        process: s(t) and sigma(t).
+        is_default: whether it came from :meth:`default`, which nobody may have chosen: refusals then say what it takes.
     """
 
     def __init__(
@@ -68,12 +76,20 @@ class EMRDM:
         self.card = card or ModelCard()
         self.network = network or networks.build(config.network, config.in_channels, config.out_channels)
         self.process: Process = process or config.process
+        self.is_default = False
         self.network.eval()
         self._prepared: FastNetwork | None = None
         self._cpu_dtype: torch.dtype | None = None
         self._dropouts: list[nn.Module] = []
 
     # ---------------------------------------------------------------- where models come from
+
+    @classmethod
+    def default(cls) -> EMRDM:
+        """The trained model inside the package, for pictures and scenes of red, green and blue."""
+        model = cls.load(embedded.default_weights())
+        model.is_default = True
+        return model
 
     @classmethod
     def from_preset(cls, name: str, *, seed: int = 0) -> EMRDM:

@@ -65,6 +65,20 @@ def test_presets_win_over_folders_of_their_name(capsys, tmp_path, monkeypatch):
     assert "39,133,515" in output(capsys, "sen12ms-cr")
 
 
+def test_the_weights_inside_the_package(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "default").mkdir()  # the name wins
+    card = EMRDM.default().card
+    text = " ".join(output(capsys, "default").split())
+    assert text.startswith(f"default: {card.title} ")
+    for part in ("11,193,755", "red, green, blue [8-bit value", "stored as F16", f"licence {card.licence}", "digest"):
+        assert part in text
+    assert json.loads(output(capsys, "default", "--json"))["weights"]["source"] == card.source
+    assert "emrdm info default" in output(capsys)
+    assert "trained ones are inside the package: emrdm info default" in " ".join(output(capsys, "rgb-small").split())
+    assert "trained ones" not in " ".join(output(capsys, "rgb").split())
+
+
 def test_texts_from_strangers_cannot_steer_the_terminal_or_forge_a_row(capsys, tmp_path):
     model = EMRDM.from_preset("tiny")
     model.card = ModelCard(title="x\x1b[2J\nlicence     MIT", licence="none\udcff")

@@ -233,3 +233,30 @@ def test_another_place_is_refused_but_a_picture_may_not_know_its_own():
     with pytest.raises(InputError, match="not on the same grid"):
         draw(image(1, grid=here), [image(1, grid=there)])
     draw(image(1), [image(1, grid=there)], size=200)
+
+
+def test_one_image_as_a_picture_and_another_with_its_contrast():
+    draw = np.random.default_rng(0)
+    clear = ArraySource(draw.uniform(0, 3000, (3, 90, 61)).astype(np.float32), names=("B4", "B3", "B2"))
+    found, contrast = overview.picture(clear, size=32)
+    assert found.shape == (30, 21, 3)
+    again, same = overview.picture(clear, size=32, black_white=contrast)
+    np.testing.assert_array_equal(found, again)
+    assert same is contrast
+    bright = ArraySource(np.full((3, 90, 61), 20000, np.float32), names=("B4", "B3", "B2"))
+    assert overview.picture(bright, size=32, black_white=contrast)[0].min() > 200
+
+
+def test_colours_lie_over_a_picture_where_something_is_known():
+    deviations = np.zeros((3, 40, 40), np.float32)
+    deviations[:, :, 20:] = 7
+    valid = np.ones((40, 40), bool)
+    valid[:10] = False
+    share, highest = overview.spread(ArraySource(deviations, valid), size=40)
+    assert highest == pytest.approx(7)
+    assert np.isnan(share[:10]).all()
+    picture = np.full((40, 40, 3), (90, 120, 30), np.uint8)
+    found = overview.overlaid(picture, share)
+    np.testing.assert_array_equal(found[:10], picture[:10])
+    assert (found[10:, :20] == 80).all()  # nothing to be seen but gray
+    assert np.ptp(found[10:, 20:].astype(int), axis=-1).min() > 100

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from emrdm import EMRDM, InputError, SamplerConfig, open_scene, restore_scene
+from emrdm import EMRDM, DataError, InputError, SamplerConfig, open_scene, restore_scene
 from emrdm.bench.paths import lively
 from emrdm.rasters.grid import Grid
 from emrdm.rasters.source import ArraySource
@@ -45,6 +45,21 @@ def test_a_scene_of_one_tile_is_what_the_model_restores(model):
     found = restore_scene(open_scene(source(image)), model, settings=dataclasses.replace(TILES, exact=True), seed=3)
     np.testing.assert_allclose(found.pixels, model.restore(image, seed=3, exact=True), atol=2e-3)
     assert found.summary.tiles == 1
+
+
+def test_without_a_model_it_is_the_one_inside_the_package():
+    scene = open_scene(source(picture(40, 50)))
+    found = restore_scene(scene, settings=TILES)
+    assert found.tags["EMRDM_MODEL"] == EMRDM.default().card.title
+    np.testing.assert_array_equal(found.pixels, restore_scene(scene, EMRDM.default(), settings=TILES).pixels)
+
+
+def test_what_the_default_model_cannot_take_names_it_and_others_are_not_named(model):
+    four = open_scene(source(picture(40, 50, bands=4), names=("",) * 4))
+    with pytest.raises(DataError, match=r"4 bands without names: expected 3, .*; this is the default model, for one"):
+        restore_scene(four)
+    with pytest.raises(DataError, match=r"--bands says which ones they are$"):
+        restore_scene(four, model)
 
 
 @pytest.mark.parametrize("size", [(40, 50), (2, 70), (64, 63)])

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from emrdm import embedded
 from emrdm.cli import settings
 from emrdm.errors import InputError
 
@@ -30,7 +31,7 @@ def sampler_words(words: Sequence[str]) -> tuple[list[str], dict[str, Any]]:
 
 
 def load(name: str) -> EMRDM:
-    """A model from a weights file or the folder of a run, or freshly made from a preset."""
+    """The default model, one from a weights file or the folder of a run, or one freshly made from a preset."""
     if name.endswith((".ckpt", ".pt", ".pth")):
         raise InputError(f"{name} is a checkpoint: turn it into weights first with emrdm convert")
 
@@ -39,13 +40,19 @@ def load(name: str) -> EMRDM:
     from emrdm.presets.reading import is_preset_file
     from emrdm.strict import nearest
 
+    log = logging.getLogger("emrdm")
+    if name in (embedded.DEFAULT, embedded.PRESET):
+        model = EMRDM.default()
+        log.info("%s: trained weights inside the package, %s", name, model.card.title)
+        return model
     if name in preset_names() or is_preset_file(name):
-        logging.getLogger("emrdm").warning("%s is a preset: its weights are random, and so are its results", name)
+        log.warning("%s is a preset: its weights are random, and so are its results", name)
         return EMRDM.from_preset(name)
     if (inside := Path(name) / "model.safetensors").is_file():  # the folder of a run
         return EMRDM.load(inside)
     if not Path(name).exists() and not Path(name).suffix:
-        raise InputError(f"MODEL {name!r} is neither a file nor a preset{nearest(name, preset_names())}")
+        known = nearest(name, [embedded.DEFAULT, *preset_names()])
+        raise InputError(f"MODEL {name!r} is neither a file nor a preset{known}")
     return EMRDM.load(name)
 
 

@@ -27,12 +27,15 @@ from emrdm.restoration.state import StepState
 T = TypeVar("T")
 
 Progress = Callable[[int, int], None]
+Watch = Callable[[int, int], None]
 Run = Callable[[int, int, list[Tile], Callable[[int], None]], None]
 _DONE = "done"
 
 
-def all_steps(denoiser: TileDenoiser, run: Run, progress: Progress) -> int:
+def all_steps(denoiser: TileDenoiser, run: Run, progress: Progress, watch: Watch | None = None) -> int:
     """Go through samples and steps, leaving out what is there, and let ``run`` do the tiles of each.
+
+    ``watch`` hears which sample and step was done, while the states before and after it are both there.
 
     Returns:
         how many tile steps were done, and not found.
@@ -59,6 +62,8 @@ def all_steps(denoiser: TileDenoiser, run: Run, progress: Progress) -> int:
 
             run(sample, step, todo, tick)
             _mark(after, [tile for tile in todo if not after.has(tile)])
+            if watch is not None:
+                watch(sample, step)
             if step:
                 denoiser.state(sample, step).remove()
     return fresh

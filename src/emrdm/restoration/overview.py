@@ -52,11 +52,11 @@ def draw(
         size: width of the picture in pixels.
         progress: told how many pieces of how many were read.
     """
-    spread = [] if uncertainty is None else [uncertainty]
-    for source in [*cloudy, *spread]:
+    maps = [] if uncertainty is None else [uncertainty]
+    for source in [*cloudy, *maps]:
         _check_grid(clear, source)
     window = _checked(window, clear)
-    count = 1 + len(cloudy) + len(spread)
+    count = 1 + len(cloudy) + len(maps)
     columns = count if count <= 4 else math.ceil(math.sqrt(count))
     side = (size - _GAP) // columns - _GAP
     if side < SMALLEST:
@@ -64,23 +64,54 @@ def draw(
             f"a picture {size} pixels wide for {count} images: expected {columns * (SMALLEST + _GAP) + _GAP}"
         )
 
-    choices = [_bands(source, bands) for source in (clear, *cloudy)] + [tuple(range(of.count)) for of in spread]
+    choices = [_bands(source, bands) for source in (clear, *cloudy)] + [tuple(range(of.count)) for of in maps]
     longest = max(window.height, window.width)
     side -= side % longest if longest < side else 0  # small images are enlarged by whole numbers
     reading = _Reading(window, max(1, longest // side), count, progress)  # up to twice as large as shown
-    parts = [reading.small(source, chosen) for source, chosen in zip((clear, *cloudy, *spread), choices, strict=True)]
+    parts = [reading.small(source, chosen) for source, chosen in zip((clear, *cloudy, *maps), choices, strict=True)]
     black_white = _limits(clear, parts[0])
     before = zip(cloudy, parts[1 : 1 + len(cloudy)], strict=True)
     tiles = [pictures.Tile(_label(source), _picture(part, black_white)) for source, part in before]
     tiles.append(pictures.Tile(f"after: {Path(clear.name).name}", _picture(parts[0], black_white)))
     highest = 0.0
-    if spread:
-        picture, highest = _in_colours(parts[-1])
-        tiles.append(pictures.Tile("uncertainty", picture))
+    if maps:
+        drawn, highest = _in_colours(parts[-1])
+        tiles.append(pictures.Tile("uncertainty", drawn))
     page = pictures.sheet([tiles[i : i + columns] for i in range(0, count, columns)], side=side)
     height, width = (round(side * length / longest) for length in (window.height, window.width))
     page = page.crop((0, 0, page.width - (side - width), page.height - (side - height)))  # slots of a sheet are square
-    return _with_legend(page, highest) if spread else page
+    return _with_legend(page, highest) if maps else page
+
+
+def picture(
+    source: Source, *, size: int = 1024, black_white: pictures.Limits | None = None
+) -> tuple[np.ndarray, pictures.Limits]:
+    """One image, (h, w, 3) uint8, no side much longer than ``size``; and its contrast, for others to be shown alike."""
+    part = _whole(source, _bands(source, ()), size)
+    black_white = black_white or _limits(source, part)
+    return _picture(part, black_white), black_white
+
+
+def spread(source: Source, *, size: int = 1024) -> tuple[np.ndarray, float]:
+    """A map of standard deviations, (h, w) from 0 to 1 and NaN without data, and the value that is shown as 1."""
+    part = _whole(source, tuple(range(source.count)), size)
+    share, highest = _shares(part)
+    return np.where(part.valid, share, np.nan), highest
+
+
+def overlaid(picture: np.ndarray, share: np.ndarray, *, strength: float = 0.85) -> np.ndarray:
+    """(h, w, 3) in gray under the colours of (h, w) from 0 to 1: the higher, the more colour; NaN leaves it alone."""
+    gray = picture.mean(-1, keepdims=True)
+    known = np.nan_to_num(share)[..., None]
+    weight = strength * np.sqrt(known)  # small values are to be seen as well
+    mixed = (1 - weight) * gray + weight * _colours(known[..., 0])
+    return np.where(np.isnan(share)[..., None], picture, mixed.round()).astype(np.uint8)
+
+
+def _whole(source: Source, bands: Sequence[int], size: int) -> _Part:
+    window = Window(0, 0, source.grid.height, source.grid.width)
+    factor = max(1, math.ceil(max(window.height, window.width) / size))
+    return _Reading(window, factor, 1, lambda _done, _total: None).small(source, bands)
 
 
 # ---------------------------------------------------------------- what to read
@@ -203,10 +234,16 @@ def _picture(part: _Part, black_white: pictures.Limits) -> np.ndarray:
 
 
 def _in_colours(part: _Part) -> tuple[np.ndarray, float]:
-    """A map of standard deviations, all bands together, and the value from which on it has the brightest colour."""
-    spread = np.sqrt(np.square(part.image).mean(0))
-    highest = float(np.quantile(spread[part.valid], 0.98)) if part.valid.any() else 0.0
-    return _checkered(_colours((spread / (highest or 1.0)).clip(0, 1)), part.valid), highest
+    """A map of standard deviations, and the value from which on it has the brightest colour."""
+    share, highest = _shares(part)
+    return _checkered(_colours(share), part.valid), highest
+
+
+def _shares(part: _Part) -> tuple[np.ndarray, float]:
+    """All bands together, as shares of a value that few exceed; and that value."""
+    together = np.sqrt(np.square(part.image).mean(0))
+    highest = float(np.quantile(together[part.valid], 0.98)) if part.valid.any() else 0.0
+    return (together / (highest or 1.0)).clip(0, 1), highest
 
 
 def _colours(share: np.ndarray) -> np.ndarray:

@@ -10,12 +10,14 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import emrdm
+from emrdm.errors import DataError, InputError
 from emrdm.files import as_path, fingerprint, require_space
 from emrdm.model import EMRDM
 from emrdm.rasters.base import Source
@@ -30,6 +32,7 @@ from emrdm.restoration.nearby import Nearby
 from emrdm.restoration.output import Finisher, Keeping, windows
 from emrdm.restoration.plan import Plan, Settings
 from emrdm.restoration.sinks import InMemory, Sink, Summary, Writing, into_files
+from emrdm.restoration.watching import Estimate
 from emrdm.restoration.worker import numerics
 from emrdm.window import Window
 
@@ -38,7 +41,7 @@ Progress = Callable[[int, int], None]
 
 def restore_scene(
     scene: Scene | Any,
-    model: EMRDM,
+    model: EMRDM | None = None,
     output: str | Path | None = None,
     *,
     samples: int | None = None,
@@ -54,12 +57,13 @@ def restore_scene(
     progress: Progress | None = None,
     finishing: Progress | None = None,
     announce: Callable[[str], None] | None = None,
+    watch: Callable[[Estimate], None] | None = None,
 ) -> Any:
     """Remove the clouds from a scene of any size.
 
     Args:
         scene: from :func:`~emrdm.open_scene`; or an xarray.DataArray, then the result is one, too.
-        model: to restore with, on the device to restore on.
+        model: to restore with, on the device to restore on; None for the one inside the package, on the CPU.
         output: file to write. Without one the result stays in memory.
         samples: shortcut for ``settings.samples``.
         seed: shortcut for ``settings.seed``.
@@ -74,6 +78,7 @@ def restore_scene(
         progress: hears how many tiles are done, of how many.
         finishing: hears how many windows of the output are written, of how many.
         announce: hears what was decided about the files, before any work.
+        watch: sees after every step what the clear image is thought to be; to be looked at before it returns.
 
     Returns:
         a :class:`Restored`, or a DataArray for a DataArray.
@@ -84,7 +89,7 @@ def restore_scene(
         found = restore_scene(
             open_scene(scene), model, output, samples=samples, seed=seed, settings=settings, reading=reading,
             keeping=keeping, write=write, memory=memory, batch=batch, workers=workers, cluster=cluster,
-            progress=progress, finishing=finishing, announce=announce,
+            progress=progress, finishing=finishing, announce=announce, watch=watch,
         )  # fmt: skip
         return found if output is not None else to_dataarray(found.pixels, scene, valid=found.valid, names=found.names)
     started = time.monotonic()
@@ -96,8 +101,8 @@ def restore_scene(
         seed=settings.seed if seed is None else seed,
     )
     path = None if output is None else as_path(output, "output")
-    model = _as_begun(model, path, settings)
-    inputs = Inputs(scene, model.config, reading)
+    model = _as_begun(model or EMRDM.default(), path, settings)
+    inputs = _understood(scene, model, reading)
     plan = Plan.of(scene.grid.height, scene.grid.width, model, settings)
     room = Room.within(memory, plan, model, inputs.frames, batch=batch)
     set_cache(room.cache)
@@ -128,13 +133,14 @@ def restore_scene(
         with _sink(path, folder, finisher, like, write, tags) as sink:
             states = state_bytes(plan, len(model.config.bands)) - _size(folder)
             require_space(folder, states + sink.needed, f"{path or 'the scene'} with all states between steps")
+            look = None if watch is None else partial(_look, denoiser, watch)
             if cluster is not None or workers is not None:
                 from emrdm.restoration.cluster import on_cluster
 
                 with on_cluster(denoiser, cluster, workers, room) as run:
-                    calls = all_steps(denoiser, run, progress or _silent)
+                    calls = all_steps(denoiser, run, progress or _silent, look)
             else:
-                calls = all_steps(denoiser, on_this_machine(denoiser, room), progress or _silent)
+                calls = all_steps(denoiser, on_this_machine(denoiser, room), progress or _silent, look)
             side = finisher.side(room.budget // 4)
             counts = _finish(finisher, sink, side, finishing or _silent)
             if path is not None and not write.overwrite:
@@ -153,6 +159,20 @@ def restore_scene(
     return sink.result(summary)
 
 
+def _understood(scene: Scene, model: EMRDM, reading: Reading | None) -> Inputs:
+    """The scene as the model sees it; what the default model cannot take is told to those who did not choose it."""
+    try:
+        return Inputs(scene, model.config, reading)
+    except (DataError, InputError) as error:
+        if not model.is_default:
+            raise
+        names, first = ", ".join(band.name for band in model.config.bands), model.config.bands[0]
+        raise type(error)(
+            f"{error}; this is the default model, for one image of {names} from {first.low:g} to {first.high:g}: "
+            "expected such an image, or --model with another"
+        ) from None
+
+
 def _as_begun(model: EMRDM, output: Path | None, settings: Settings) -> EMRDM:
     """The model in the numbers of an unfinished run: which are faster on a CPU, another trial may see differently."""
     begun = None if output is None else begun_with(output, "numbers")
@@ -162,6 +182,10 @@ def _as_begun(model: EMRDM, output: Path | None, settings: Settings) -> EMRDM:
         model = copy.copy(model)
         model.compute_in(str(begun))
     return model
+
+
+def _look(denoiser: TileDenoiser, watch: Callable[[Estimate], None], sample: int, step: int) -> None:
+    watch(Estimate(denoiser, sample, step))
 
 
 def _finish(finisher: Finisher, sink: Sink, side: int, progress: Progress) -> Counter[str]:
