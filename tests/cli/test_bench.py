@@ -24,6 +24,18 @@ def test_a_table_that_can_be_repeated(capsys, tmp_path):
     assert (tmp_path / "plots" / "ratios.png").is_file()
 
 
+def test_numbers_alone_for_scripts(capsys):
+    assert main(["bench", *SMALL, "--json"]) == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out)["rows"][0]["ratio"] > 0
+    assert "measuring sampling" in err
+
+
+def test_a_model_behind_json_is_not_taken_for_a_file(capsys):
+    assert main(["bench", "--json", "rgb-small"]) == 2
+    assert "expected a name ending in .json, or the model in front of --json" in capsys.readouterr().err
+
+
 def test_the_command_that_is_printed_says_the_same(capsys):
     assert main(["bench", *SMALL, "--batch", "2", "--steps", "3", "--baseline", "tiled", "-q"]) == 0
     out, err = capsys.readouterr()

@@ -1,11 +1,14 @@
 """emrdm convert."""
 
+import json
+
 import pytest
 import torch
 from tests.test_published import small_entries, their_state
 
 from emrdm import EMRDM
 from emrdm.cli import main
+from emrdm.weights import read_header
 
 
 @pytest.fixture
@@ -56,6 +59,18 @@ def test_options_that_would_do_nothing_are_refused(folder, arguments, message, c
     EMRDM.from_preset("tiny").save("ours.safetensors")
     assert main(["convert", *arguments]) == 2
     assert message in capsys.readouterr().err
+
+
+def test_what_was_written_is_told_as_json(folder, capsys):
+    words = ["convert", "their.ckpt", "--preset", "tiny", "-o", "ours.safetensors", "--dtype", "float16", "--json"]
+    assert main(words) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["output"] == "ours.safetensors"
+    assert facts["bytes"] == (folder / "ours.safetensors").stat().st_size
+    assert facts["digest"] == read_header(folder / "ours.safetensors").digest
+    assert facts["parameters"] == 173_421
+    assert main(["convert", "ours.safetensors", "-o", "back.ckpt", "-q", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["digest"] is None
 
 
 def test_an_existing_file_is_replaced_only_when_asked(folder, capsys):

@@ -323,10 +323,13 @@ def test_names_with_control_characters_can_be_shown(run, tmp_path):
         (("preview", "rice1", "ROOT", "-o", "OUT.png", "--side", "0"), "--side is 0: expected 1 or more"),
         (("preview", "rice1", "ROOT", "-o", "OUT.png", "--side", "900000"), "expected fewer rows or smaller"),
         (("preview", "rice1", "ROOT", "-o", "OUT.png", "--clouds", "thin"), "rice1 takes no --clouds"),
-        (("preview", "synthetic", "ROOT", "-o", "OUT.png", "--clouds", "thing"), "invalid choice: 'thing'"),
+        (
+            ("preview", "synthetic", "ROOT", "-o", "OUT.png", "--clouds", "thing"),
+            "argument --clouds: found 'thing'; did you mean 'thin'?",
+        ),
         (("preview", "rice1", "ROOT", "-o", "OUT.png", "--frames", "0"), "--frames is 0: expected 1 or more"),
         (("preview", "rice1", "ROOT", "-o", "OUT.png", "--frames", "2"), "has 1 frames: expected 2 at least"),
-        (("preview", "rice1", "ROOT", "-o", "OUT.png", "--split", "tset"), "invalid choice: 'tset'"),
+        (("preview", "rice1", "ROOT", "-o", "OUT.png", "--split", "tset"), "found 'tset'; did you mean 'test'?"),
         (("preview", "rice1", "ROOT", "-o", "OUT.png", "--split", "val"), "no items for split 'val'"),
         (
             ("preview", "rice1", "ROOT", "-o", "OUT.png", "--name", "11"),
@@ -334,7 +337,7 @@ def test_names_with_control_characters_can_be_shown(run, tmp_path):
         ),
         (("preview", "rice1", "ROOT", "-o", "OUT.png", "--name", "3", "--split", "train"), "'3' is not in split train"),
         (("preview", "pairs", "PAIRS", "-o", "OUT.png"), "has numbers of type uint16"),
-        (("look",), "invalid choice: 'look'"),
+        (("look",), "unknown task 'look': expected one of list, verify, preview"),
         ((), "required: TASK"),
     ],
 )
@@ -358,4 +361,4 @@ def test_help_fits_eighty_columns(task, run, monkeypatch):
 
 
 def test_help_tells_the_exit_code_that_verify_has(run):
-    assert "Ends with 2 if something is wrong" in " ".join(" ".join(run("verify", "--help")[1]).split())
+    assert "Ends with exit code 2 if something is wrong" in " ".join(" ".join(run("verify", "--help")[1]).split())

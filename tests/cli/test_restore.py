@@ -1,7 +1,9 @@
 """emrdm restore: names of files, several images, and one line for what is typed wrong."""
 
+import json
 import os
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -192,7 +194,6 @@ def test_one_failure_does_not_stop_the_others_and_resuming_does_the_rest(several
 WRONG = {
     "no output": (lambda w: w[:4] + w[6:], "expected either -o FILE or --out-dir FOLDER"),
     "two outputs": (["--out-dir", "x"], "expected either -o FILE or --out-dir FOLDER"),
-    "no model": (lambda w: [*w[:2], *w[4:]], "no model was given"),
     "model": (["--model", "tinny"], "is neither a file nor a preset; did you mean 'tiny'?"),
     "model file": (["--model", "nothing.safetensors"], "nothing.safetensors"),
     "checkpoint": (["--model", "a.ckpt"], "emrdm convert"),
@@ -200,7 +201,7 @@ WRONG = {
     "setting": (["sampler.stepz=3"], "steps"),
     "steps": (["sampler.steps=0"], "sampler.steps"),
     "method": (["sampler.method=heun"], "expected stochastic or euler"),
-    "unknown option": (["--seeds", "3"], "unrecognized arguments: --seeds"),
+    "unknown option": (["--seeds", "3"], "unknown option --seeds"),
     "tile": (["--tile", "63"], "tile is 63: expected a multiple of"),
     "small tile": (["--tile", "0"], "tile is 0: expected a multiple of"),
     "tile text": (["--tile", "big"], "invalid int value: 'big'"),
@@ -216,7 +217,7 @@ WRONG = {
     "range upside down": (["--range", "4000:0"], "the smaller one first"),
     "range without end": (["--range", "0:inf"], "expected two numbers"),
     "dtype": (["--dtype", "uint12"], "--dtype uint12: expected one of uint8"),
-    "format": (["--format", "jp2"], "invalid choice: 'jp2'"),
+    "format": (["--format", "jp2"], "argument --format: found 'jp2': expected one of cog, gtiff"),
     "offset": (lambda w: [word for word in w if word not in ("--range", "0:4000")] + ["--offset", "x"], "offset"),
     "fill": (["--fill-band", "B10"], "--fill-band B10: expected NAME=NUMBER"),
     "fill NaN": (["--fill-band", "B10=nan"], "--fill-band B10=nan: expected NAME=NUMBER"),
@@ -225,7 +226,7 @@ WRONG = {
     "dates": (["--dates", "yesterday"], "expected a day such as 2024-05-01"),
     "nodata": (["--nodata", "-1"], "expected a number that uint16 can have"),
     "mask alone": (["--mask", "m.tif"], "expected --keep-clear with it"),
-    "keep": (["--keep-clear", "--clear-by", "most"], "invalid choice: 'most'"),
+    "keep": (["--keep-clear", "--clear-by", "most"], "argument --clear-by: found 'most'"),
     "clear by": (["--clear-by", "score"], "expected --keep-clear with it"),
     "two ways": (["--keep-clear", "--mask", "m.tif", "--clear-by", "score"], "expected one of them"),
     "feather": (["--keep-clear", "--feather", "-1"], "--feather is -1: expected 0 to 512"),
@@ -259,3 +260,95 @@ def test_the_same_uncertainty_and_output_are_refused(given, run, calls, tmp_path
     assert code == 2
     assert "expected two names" in errors[0]
     assert list(tmp_path.iterdir()) == []
+
+
+# ---------------------------------------------------------------- the model inside the package
+
+DEFAULT = "; this is the default model, for one image of red, green, blue from 0 to 255: expected such an image, or --model with another"  # fmt: skip
+SENTINEL2 = ("B1", "B2", "B3", "B4", "B5", "B6", "B7", "B8", "B8A", "B9", "B10", "B11", "B12")
+QUICK = ("--tile", 64, "sampler.steps=1", "--device", "cpu")
+
+
+def default_words(image, output, *more):
+    return ["restore", str(image), "-o", str(output), *map(str, (*QUICK, *more))]
+
+
+def test_without_a_model_it_is_the_one_inside_the_package(run, tmp_path):
+    image = small.write(tmp_path / "a.tif", (small.pixels(height=64, width=64) // 16).astype(np.uint8))
+    code, out, _ = run(default_words(image, tmp_path / "plain.tif"))
+    assert code == 0
+    assert out[0] == f"  no --model: the one inside the package, {EMRDM.default().card.title}"
+    code, out, _ = run(default_words(image, tmp_path / "named.tif", "--model", "default"))
+    assert code == 0
+    assert not any("no --model" in line for line in out)
+    assert np.array_equal(read(tmp_path / "plain.tif"), read(tmp_path / "named.tif"))
+
+
+@pytest.mark.parametrize(
+    ("bands", "more", "words"),
+    [
+        (3, (), "--range LOW:HIGH or --range auto says what they mean"),
+        (4, ("--bands", "a,b,c,d"), "has no band red, green, blue: it has a, b, c, d"),
+        (2, ("--bands", "red,green", "--range", "auto"), "--bands gives the bands other names"),
+        (3, ("again.tif",), "2 images were given to a model that restores one at a time"),
+    ],
+)
+def test_what_the_default_model_cannot_take_is_one_line_that_names_it(
+    bands, more, words, run, calls, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    for name in ("image.tif", "again.tif"):
+        small.write(tmp_path / name, small.pixels(bands))
+    code, out, errors = run(default_words("image.tif", "out.tif", "-q", *more))
+    assert (code, out, calls) == (2, [], [])
+    (line,) = errors
+    assert words in line
+    assert line.endswith(DEFAULT)
+
+
+def test_other_models_say_nothing_of_the_default(given, run, tmp_path):
+    code, _, errors = run(["restore", str(given[0]), "--model", str(given[1]), "-o", str(tmp_path / "a.tif"), "-q"])
+    assert code == 2
+    assert "--range auto" in errors[0]
+    assert "default" not in errors[0]
+
+
+@pytest.mark.parametrize("names", [SENTINEL2, ("",) * 13])
+def test_the_default_model_takes_red_green_and_blue_of_sentinel_2(names, run, tmp_path):
+    image = small.write(tmp_path / "s2.tif", small.pixels(13, 64, 64), names=names)
+    code, out, _ = run(default_words(image, tmp_path / "clear.tif", "--range", "auto"))
+    assert code == 0
+    assert any(line.startswith("  range: ") for line in out)
+    with rasterio.open(tmp_path / "clear.tif") as file:
+        assert file.dtypes == ("uint16",) * 3
+        assert file.descriptions == (("B2", "B3", "B4") if names[0] else ("blue", "green", "red"))
+
+
+# ---------------------------------------------------------------- for scripts
+
+
+def test_what_was_done_is_told_as_json(given, run, tmp_path):
+    output, spread = tmp_path / "clear.tif", tmp_path / "std.tif"
+    code, out, messages = run(small.words(*given, output, "--samples", 2, "--uncertainty", spread, "--json"))
+    assert code == 0
+    (facts,) = json.loads("\n".join(out))["restored"]
+    assert (facts["output"], facts["uncertainty"]) == (str(output), str(spread))
+    with rasterio.open(output) as file:
+        assert (facts["width"], facts["height"], len(facts["bands"])) == (file.width, file.height, file.count)
+    assert any(line.startswith(f"{output}: ") for line in messages)  # for people, beside it
+    code, out, messages = run(small.words(*given, output, "--resume", "--json"))
+    assert (code, json.loads("\n".join(out))) == (0, {"restored": [], "failed": []})
+    assert messages == [f"{output} is there: nothing to do"]
+
+
+def test_what_failed_is_told_beside_what_was_done(several, run, tmp_path):
+    images, words = several
+    rasterio.shutil.copy(images[1], tmp_path / "packed.tif", driver="GTiff", compress="deflate")
+    content = (tmp_path / "packed.tif").read_bytes()
+    images[1].write_bytes(content[:-9000] + bytes(9000))
+    code, out, _ = run([*words, "-q", "--json"])
+    assert code == 1
+    told = json.loads("\n".join(out))
+    assert [Path(facts["output"]).name for facts in told["restored"]] == ["a.tif", "c.tif"]
+    assert [Path(facts["output"]).name for facts in told["failed"]] == ["b.tif"]
+    assert str(images[1]) in told["failed"][0]["error"]

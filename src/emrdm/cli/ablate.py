@@ -38,34 +38,36 @@ examples:
 
 def configure(parser: argparse.ArgumentParser) -> list[argparse.ArgumentParser]:
     """Declare the arguments."""
-    parser.usage = "%(prog)s STUDY --data [NAME=]ROOT [-o FOLDER] [KEY=VALUE ...] ..."
+    parser.usage = "%(prog)s STUDY --data [NAME=]ROOT [KEY=VALUE ...] [options]"
     parser.add_argument(
         "words",
         nargs="*",
         metavar="STUDY [KEY=VALUE ...]",
         help="name of a study; settings that all cases get, such as train.steps=300",
     )
-    parser.add_argument("--list", action="store_true", help="list the studies")
-    parser.add_argument("-o", "--output", type=Path, metavar="FOLDER", help="of the study (default: studies/STUDY)")
+    study = parser.add_argument_group("study")
+    study.add_argument("--list", action="store_true", help="list the studies")
+    study.add_argument("-o", "--output", type=Path, metavar="FOLDER", help="its folder (default: studies/STUDY)")
+    study.add_argument("--base", metavar="PRESET", help="study this preset or recipe instead of the paper's")
+    study.add_argument("--model", type=Path, metavar="WEIGHTS", help="sample these instead of training a model")
+    study.add_argument("--seeds", type=int, default=1, metavar="K", help="train with K seeds (default: %(default)s)")
+    again = study.add_mutually_exclusive_group()
+    again.add_argument("--overwrite", action="store_true", help="forget the study in the folder, models and all")
+    again.add_argument("--rescore", action="store_true", help="forget its scores and keep its models")
+    study.add_argument("--max-minutes", type=float, metavar="M", help="stop after M minutes; what is done is kept")
     add_data(parser)
-    parser.add_argument("--base", metavar="PRESET", help="study this preset or recipe instead of the paper's")
-    parser.add_argument("--model", type=Path, metavar="WEIGHTS", help="sample these instead of training a model")
-    parser.add_argument("--seeds", type=int, default=1, metavar="K", help="train with K seeds (default: %(default)s)")
-    parser.add_argument(
+    scoring = parser.add_argument_group("scoring")
+    scoring.add_argument(
         "--split",
         choices=("train", "val", "test", "all"),
         help="images to score on (default: test where there is one, else val)",
     )
-    parser.add_argument("--limit", type=int, metavar="N", help="score N images only, evenly spread")
-    parser.add_argument(
+    scoring.add_argument("--limit", type=int, metavar="N", help="score N images only, evenly spread")
+    scoring.add_argument(
         "--batch-size", type=int, default=4, metavar="N", help="images scored at a time (default: %(default)s)"
     )
-    again = parser.add_mutually_exclusive_group()
-    again.add_argument("--overwrite", action="store_true", help="forget the study in the folder, models and all")
-    again.add_argument("--rescore", action="store_true", help="forget its scores and keep its models")
-    parser.add_argument("--max-minutes", type=float, metavar="M", help="stop when they are up; what is done is kept")
     add_machine(parser)
-    parser.add_argument("--json", action="store_true", help="print JSON for scripts")
+    parser.add_argument("--json", action="store_true", help="print the findings as JSON, for scripts")
     return []
 
 

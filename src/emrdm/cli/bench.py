@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from emrdm.model import EMRDM
     from emrdm.presets import Preset
 
-HELP = "how fast a model is here, and how exact"
+HELP = "measure how fast a model is here, and how exact"
 DESCRIPTION = """\
 Measure a model on this machine: the published-style path (eager PyTorch,
 tf32 on GPUs, attention of plain PyTorch; on a CPU a gather) and the path that
@@ -38,6 +38,7 @@ examples:
   emrdm bench weights.safetensors --cases sampling --steps 8 --size 512
   emrdm bench sen2-mtc-new --cases size,frames --plot figures/
 """
+_STDOUT = Path("-")  # what --json alone means
 _QUICK = (3, 1.0)  # repeats, and seconds for a measurement
 _SECONDS = {"cpu": 4.0, "cuda": 10.0}
 
@@ -51,10 +52,10 @@ def configure(parser: argparse.ArgumentParser) -> list[argparse.ArgumentParser]:
         help="what to measure (default: rgb-small on a CPU, sen12ms-cr on a GPU)",
     )
     parser.add_argument(
-        "--device", choices=("auto", "cpu", "cuda"), default="auto", help="where (default: %(default)s)"
+        "--device", choices=("auto", "cpu", "cuda"), default="auto", help="where to measure (default: %(default)s)"
     )
     parser.add_argument("--cases", metavar="A,B,...", help="what to measure, see above")
-    parser.add_argument("--steps", type=int, metavar="N", help="of the sampler (default: the model's own)")
+    parser.add_argument("--steps", type=int, metavar="N", help="steps of the sampler (default: the model's own)")
     parser.add_argument(
         "--size", type=int, default=256, metavar="PIXELS", help="side of the image (default: %(default)s)"
     )
@@ -67,8 +68,15 @@ def configure(parser: argparse.ArgumentParser) -> list[argparse.ArgumentParser]:
         choices=("gather", "tiled", "flex"),
         help="attention of the published-style path (default: the best on a GPU, gather on a CPU)",
     )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write all numbers there, too")
-    parser.add_argument("--plot", type=Path, metavar="FOLDER", help="draw figures into it, too")
+    parser.add_argument(
+        "--json",
+        type=Path,
+        nargs="?",
+        const=_STDOUT,
+        metavar="FILE",
+        help="print all numbers as JSON, for scripts; with FILE, print the table and write them there",
+    )
+    parser.add_argument("--plot", type=Path, metavar="FOLDER", help="draw figures into this folder, too")
     parser.add_argument("--quick", action="store_true", help="few repeats: a first impression")
     return []
 
@@ -80,8 +88,7 @@ def run(arguments: argparse.Namespace) -> None:
 
     device = read_device(arguments.device)
     names = read_cases(arguments.cases) if arguments.cases is not None else default_cases(device.type)
-    if arguments.json is not None and not arguments.json.absolute().parent.is_dir():
-        raise InputError(f"--json {arguments.json}: there is no folder {arguments.json.parent}")
+    _check_json(arguments.json)
     if arguments.plot is not None:
         make_folder(arguments.plot, "figures")
     name = arguments.model if arguments.model is not None else "sen12ms-cr" if device.type == "cuda" else "rgb-small"
@@ -109,8 +116,9 @@ def run(arguments: argparse.Namespace) -> None:
         )
     finally:
         watching.end()
-    print("\n".join(map(printable, as_text(report).split("\n"))))
-    if arguments.json is not None:
+    only_json = arguments.json == _STDOUT
+    print(as_json(report) if only_json else "\n".join(map(printable, as_text(report).split("\n"))))
+    if arguments.json is not None and not only_json:
         with atomic_path(arguments.json) as temporary:
             temporary.write_text(as_json(report) + "\n", "utf-8")
     if arguments.plot is not None:
@@ -121,10 +129,20 @@ def run(arguments: argparse.Namespace) -> None:
         except MissingDependencyError as error:
             print(f"emrdm bench: no figures: {error}", file=sys.stderr)
         else:
-            if not arguments.quiet:
+            if not arguments.quiet and not only_json:
                 print(f"{arguments.plot}: {', '.join(path.name for path in written)}")
     if report.failures:
         raise EmrdmError("; ".join(report.failures))
+
+
+def _check_json(target: Path | None) -> None:
+    """Refuse a file that could not be written in the end, or that is the model behind --json."""
+    if target is None or target == _STDOUT:
+        return
+    if target.suffix != ".json":
+        raise InputError(f"--json {target}: expected a name ending in .json, or the model in front of --json")
+    if not target.absolute().parent.is_dir():
+        raise InputError(f"--json {target}: there is no folder {target.parent}")
 
 
 def _load(name: str) -> tuple[EMRDM, Preset | None, str]:

@@ -41,30 +41,18 @@ def configure(parser: argparse.ArgumentParser) -> list[argparse.ArgumentParser]:
         "--uncertainty", type=Path, required=True, metavar="STD", help="the map that was written with CLEAR"
     )
     parser.add_argument("--mask", type=Path, metavar="FILE", help="compare only where this is not zero: under clouds")
-    parser.add_argument("--json", action="store_true", help="print JSON for scripts, with all numbers of each band")
-    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="draw the curves, .png or .svg")
+    parser.add_argument("--json", action="store_true", help="print all numbers of each band as JSON, for scripts")
+    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="draw the curves, .png, .svg or .pdf")
     parser.add_argument("--overwrite", action="store_true", help="replace FILE if it exists")
     return []
 
 
 def run(arguments: argparse.Namespace) -> None:
     """Read, compare, tell, draw."""
-    from emrdm.rasters.source import open_source, set_cache
     from emrdm.restoration.calibration import calibrate
-    from emrdm.restoration.comparison import Trio, bands_of, check_grids, draw, samples_of
 
     _check_output(arguments)
-    set_cache(_CACHE)
-    with ExitStack() as files:
-        paths = (arguments.clear, arguments.truth, arguments.uncertainty, arguments.mask)
-        images = [files.enter_context(open_source(path)) for path in paths if path is not None]
-        check_grids(images)
-        trio = Trio(*images[:3])
-        names, places = bands_of(trio)
-        samples = samples_of(trio)
-        drawn = draw(
-            trio, places, images[3:], Progress("reading", unit="windows", silent=arguments.quiet or arguments.json)
-        )
+    names, samples, drawn = read_maps(arguments, silent=arguments.quiet or arguments.json)
     clear, truth, spread = drawn.values()
     found = calibrate(clear, spread, truth, samples=samples)
     by_band = {name: calibrate(clear[i], spread[i], truth[i], samples=samples) for i, name in enumerate(names)}
@@ -76,6 +64,22 @@ def run(arguments: argparse.Namespace) -> None:
         print("\n".join(map(printable, [*_head(drawn, samples), *found.lines(), *_table(by_band)])))
     if arguments.output is not None:
         _plot(arguments, found)
+
+
+def read_maps(arguments: argparse.Namespace, *, silent: bool) -> tuple[list[str], int | None, Sample]:
+    """The bands of the map, how many samples it is of, and values of the image, the truth and the map."""
+    from emrdm.rasters.source import open_source, set_cache
+    from emrdm.restoration.comparison import Trio, bands_of, check_grids, draw, samples_of
+
+    set_cache(_CACHE)
+    with ExitStack() as files:
+        paths = (arguments.clear, arguments.truth, arguments.uncertainty, arguments.mask)
+        images = [files.enter_context(open_source(path)) for path in paths if path is not None]
+        check_grids(images)
+        trio = Trio(*images[:3])
+        names, places = bands_of(trio)
+        samples = samples_of(trio)
+        return names, samples, draw(trio, places, images[3:], Progress("reading", unit="windows", silent=silent))
 
 
 def _check_output(arguments: argparse.Namespace) -> None:

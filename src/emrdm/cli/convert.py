@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -46,6 +47,7 @@ def configure(parser: argparse.ArgumentParser) -> list[argparse.ArgumentParser]:
     parser.add_argument("--licence", metavar="TEXT", help="licence of the weights, for their model card")
     parser.add_argument("--source", metavar="TEXT", help="where the weights come from, for their model card")
     parser.add_argument("--overwrite", action="store_true", help="replace OUTPUT if it exists")
+    parser.add_argument("--json", action="store_true", help="print what was written as JSON, for scripts")
     return []
 
 
@@ -57,6 +59,7 @@ def run(arguments: argparse.Namespace) -> None:
     import torch
 
     from emrdm.model import EMRDM
+    from emrdm.weights import read_header
 
     if source.suffix in _WEIGHTS:
         model = EMRDM.load(source)
@@ -74,9 +77,14 @@ def run(arguments: argparse.Namespace) -> None:
         model.save(target, dtype=getattr(torch, arguments.dtype or "float32"))
     else:
         model.to_published(target)
-    if not arguments.quiet:
-        tensors, parameters = len(model.network.state_dict()), model.config.cost().parameters
-        print(f"{target}: {tensors} tensors, {parameters:,} parameters, {target.stat().st_size / 1e6:.1f} MB")
+    tensors, parameters = len(model.network.state_dict()), model.config.cost().parameters
+    size = target.stat().st_size
+    if arguments.json:
+        facts = {"output": str(target), "tensors": tensors, "parameters": parameters, "bytes": size}
+        digest = read_header(target).digest if target.suffix in _WEIGHTS else None
+        print(json.dumps({**facts, "digest": digest}, indent=2))
+    elif not arguments.quiet:
+        print(f"{target}: {tensors} tensors, {parameters:,} parameters, {size / 1e6:.1f} MB")
 
 
 def _check(arguments: argparse.Namespace) -> None:

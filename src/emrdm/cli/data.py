@@ -14,10 +14,7 @@ from emrdm.errors import DataError, InputError, printable
 
 _LOG = logging.getLogger(__name__)
 HELP = "list data sets, check a folder, show what is in it"
-DESCRIPTION = """\
-list     the data sets that are known, with the folders they expect
-verify   layout, counts, every file, leaks between training and test
-preview  a contact sheet: cloudy frames, auxiliary bands, masks, target"""
+DESCRIPTION = "Look at data sets: those that are known, and folders that you have."
 EXAMPLES = """\
 examples:
   emrdm data list
@@ -31,31 +28,50 @@ examples:
 
 def configure(parser: argparse.ArgumentParser) -> list[argparse.ArgumentParser]:
     """Declare the arguments; the parsers of the tasks."""
-    tasks = parser.add_subparsers(dest="task", metavar="TASK", required=True)
-    listing = tasks.add_parser("list", help="the data sets that are known", description="The data sets that are known.")
+    tasks = parser.add_subparsers(dest="task", metavar="TASK", title="tasks", required=True)
+    listing = tasks.add_parser(
+        "list",
+        help="list those that are known, with the folders they expect",
+        description="List the data sets that are known, or what the folder of one must look like.",
+        epilog=_examples("list"),
+    )
     listing.add_argument("name", nargs="?", metavar="NAME", help="tell all about this one")
-    listing.add_argument("--json", action="store_true", help="print JSON for scripts")
+    listing.add_argument("--json", action="store_true", help="print the answer as JSON, for scripts")
 
     verify = tasks.add_parser(
         "verify",
-        help="check a folder",
-        description="Check a folder: layout, counts, every file, leaks. Ends with 2 if something is wrong.",
+        help="check a folder: layout, counts, every file, leaks",
+        description="Check a folder: layout, counts, every file, leaks between training and test.\n"
+        "Ends with exit code 2 if something is wrong.",
+        epilog=_examples("verify"),
     )
     dataset_options.add(verify, split=False)
     verify.add_argument("--no-decode", action="store_true", help="list the files only, do not open them")
     verify.add_argument("--workers", type=int, default=4, metavar="N", help="threads that read (default: %(default)s)")
-    verify.add_argument("--json", action="store_true", help="print JSON for scripts")
+    verify.add_argument("--json", action="store_true", help="print the answer as JSON, for scripts")
 
-    preview = tasks.add_parser("preview", help="a contact sheet", description="Draw a contact sheet of a folder.")
-    dataset_options.add(preview, default_split="all")
-    preview.add_argument(
-        "-o", "--output", type=Path, required=True, metavar="FILE", help=".png, .jpg or .webp to write"
+    preview = tasks.add_parser(
+        "preview",
+        help="draw a contact sheet: cloudy frames, masks, target",
+        description="Draw a contact sheet of a folder: cloudy frames, auxiliary bands, masks, target.",
+        epilog=_examples("preview"),
     )
-    preview.add_argument("--rows", type=int, default=6, metavar="N", help="samples to show (default: %(default)s)")
-    preview.add_argument("--name", action="append", metavar="NAME", help="show this sample; may be repeated")
-    preview.add_argument("--side", type=int, default=224, metavar="PIXELS", help="of a picture (default: %(default)s)")
-    preview.add_argument("--overwrite", action="store_true", help="replace FILE if it exists")
+    sheet = preview.add_argument_group("sheet")
+    sheet.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help=".png, .jpg or .webp to write")
+    sheet.add_argument("--rows", type=int, default=6, metavar="N", help="samples to show (default: %(default)s)")
+    sheet.add_argument("--name", action="append", metavar="NAME", help="show this sample; may be repeated")
+    sheet.add_argument(
+        "--side", type=int, default=224, metavar="PIXELS", help="side of a picture (default: %(default)s)"
+    )
+    sheet.add_argument("--overwrite", action="store_true", help="replace FILE if it exists")
+    dataset_options.add(preview, default_split="all")
     return [listing, verify, preview]
+
+
+def _examples(task: str) -> str:
+    """Those of the verb that show this task."""
+    head, *lines = EXAMPLES.splitlines()
+    return "\n".join([head, *(line for line in lines if f" data {task}" in line)])
 
 
 def run(arguments: argparse.Namespace) -> None:

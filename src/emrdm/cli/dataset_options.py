@@ -22,29 +22,30 @@ def add(parser: argparse.ArgumentParser, *, split: bool = True, default_split: s
 
 def add_refinements(parser: argparse.ArgumentParser, *, split: bool = True, default_split: str | None = None) -> None:
     """Declare those that say more about it."""
+    group = parser.add_argument_group("data set")
     if split:
         chosen = default_split or "test where there is one, else all"
-        parser.add_argument(
+        group.add_argument(
             "--split",
             choices=("train", "val", "test", "all"),
             default=default_split,
             help=f"part of the data set (default: {chosen})",
         )
-        parser.add_argument("--frames", type=int, metavar="L", help="take the first L frames; draw L for synthetic")
-        parser.add_argument(
+        group.add_argument("--frames", type=int, metavar="L", help="take the first L frames; draw L for synthetic")
+        group.add_argument(
             "--on-error",
             choices=("stop", "skip"),
             default="stop",
             help="missing or unreadable files: stop, or leave them out and say so (default: %(default)s)",
         )
-    parser.add_argument("--rule", metavar="RULE", help="how the data set's own lists are read (emrdm data list NAME)")
-    parser.add_argument("--bands", metavar="NAMES", help="names of the bands of your own images, such as B4,B3,B2")
-    parser.add_argument(
+    group.add_argument("--rule", metavar="RULE", help="how the data set's own lists are read (emrdm data list NAME)")
+    group.add_argument("--bands", metavar="NAMES", help="names of the bands of your own images, such as B4,B3,B2")
+    group.add_argument(
         "--clouds",
         choices=("thin", "thick", "mixed", "varied"),
         help="kind of clouds that synthetic draws (default: mixed)",
     )
-    parser.add_argument("--range", metavar="LOW:HIGH", help="black and white of your own images, such as 0:10000")
+    group.add_argument("--range", metavar="LOW:HIGH", help="black and white of your own images, such as 0:10000")
 
 
 def layout(arguments: argparse.Namespace) -> Layout:

@@ -23,6 +23,7 @@ stopped goes on where it was when the same command is given again."""
 EXAMPLES = """\
 examples:
   emrdm evaluate weights.safetensors rice1 ROOT -o report/
+  emrdm evaluate default rice1 ROOT               the model inside the package
   emrdm evaluate weights.safetensors rice1 ROOT sampler.steps=8 sampler.churn=0
   emrdm evaluate --predictions FOLDER rice1 ROOT -o report/
   emrdm evaluate rice1 ROOT                       baselines only
@@ -37,25 +38,28 @@ def configure(parser: argparse.ArgumentParser) -> list[argparse.ArgumentParser]:
         "words",
         nargs="+",
         metavar="[MODEL] DATASET ROOT [sampler.KEY=VALUE ...]",
-        help="weights file or preset, name of a data set (emrdm data list), its folder, settings of the sampler",
+        help="weights file, preset or default; name of a data set (emrdm data list), its folder, sampler settings",
     )
-    parser.add_argument("-o", "--output", type=Path, metavar="FOLDER", help="write a report with pictures there")
-    parser.add_argument("--predictions", type=Path, metavar="FOLDER", help="score the images in FOLDER")
-    parser.add_argument("--protocol", action="append", metavar="NAME", help="may be repeated (default: the data set's)")
-    parser.add_argument("--no-baselines", action="store_true", help="leave out the simple methods")
-    parser.add_argument("--exact", action="store_true", help="run the float32 network as it is, however slow")
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the model's noise (default: %(default)s)")
-    parser.add_argument("--limit", type=int, metavar="N", help="score N images only, evenly spread")
-    parser.add_argument(
-        "--batch-size", type=int, default=4, metavar="N", help="images at a time (default: %(default)s)"
+    report = parser.add_argument_group("report")
+    report.add_argument("-o", "--output", type=Path, metavar="FOLDER", help="write a report with pictures there")
+    report.add_argument("--overwrite", action="store_true", help="forget another evaluation in the report's folder")
+    report.add_argument("--json", action="store_true", help="print the scores as JSON, for scripts")
+
+    scored = parser.add_argument_group("what is scored")
+    scored.add_argument("--predictions", type=Path, metavar="FOLDER", help="score the images in FOLDER")
+    scored.add_argument(
+        "--protocol", action="append", metavar="NAME", help="how, may be repeated (default: by DATASET)"
     )
-    parser.add_argument(
-        "--workers", type=int, default=0, metavar="N", help="processes that read (default: %(default)s)"
-    )
-    parser.add_argument("--device", metavar="NAME", help="cpu or cuda (default: cuda where there is one)")
-    parser.add_argument("--overwrite", action="store_true", help="forget another evaluation in the report's folder")
-    parser.add_argument("--json", action="store_true", help="print JSON for scripts")
+    scored.add_argument("--no-baselines", action="store_true", help="leave out the simple methods")
+    scored.add_argument("--limit", type=int, metavar="N", help="score N images only, evenly spread")
     dataset_options.add_refinements(parser)
+
+    how = parser.add_argument_group("how it is done")
+    how.add_argument("--exact", action="store_true", help="run the float32 network as it is, however slow")
+    how.add_argument("--seed", type=int, default=0, metavar="N", help="seed of the noise (default: %(default)s)")
+    how.add_argument("--batch-size", type=int, default=4, metavar="N", help="images at a time (default: %(default)s)")
+    how.add_argument("--workers", type=int, default=0, metavar="N", help="processes that read (default: %(default)s)")
+    how.add_argument("--device", metavar="NAME", help="cpu or cuda (default: cuda where there is one)")
     return []
 
 

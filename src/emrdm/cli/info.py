@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from emrdm import embedded
 from emrdm.errors import ConfigError, printable
 
 if TYPE_CHECKING:
@@ -17,13 +18,14 @@ if TYPE_CHECKING:
     from emrdm.presets import Preset
     from emrdm.weights import Header
 
-HELP = "what a preset or a weights file is and costs"
+HELP = "tell what a preset or a weights file is and costs"
 DESCRIPTION = """\
 Describe a preset or a weights file: parameters, operations, memory, bands,
 sampler, scores, and where the weights come from."""
 EXAMPLES = """\
 examples:
   emrdm info                        list the presets
+  emrdm info default                the trained weights inside the package
   emrdm info sen12ms-cr             a preset by name
   emrdm info my-preset.toml         a preset of your own
   emrdm info weights.safetensors    a weights file
@@ -37,15 +39,15 @@ def configure(parser: argparse.ArgumentParser) -> list[argparse.ArgumentParser]:
         "model",
         nargs="?",
         metavar="MODEL",
-        help="name of a preset, a .toml or .yaml preset, or a .safetensors weights file",
+        help="default, name of a preset, a .toml or .yaml preset, or a .safetensors weights file",
     )
     parser.add_argument(
         "--size", type=int, default=256, metavar="PIXELS", help="side of the image to count for (default: %(default)s)"
     )
     parser.add_argument(
-        "--device", action="store_true", help="tell what this machine has and how models run on it (or this MODEL)"
+        "--device", action="store_true", help="tell what this machine has, and how models (or MODEL) run on it"
     )
-    parser.add_argument("--json", action="store_true", help="print JSON for scripts")
+    parser.add_argument("--json", action="store_true", help="print the answer as JSON, for scripts")
     return []
 
 
@@ -76,6 +78,7 @@ def _list_presets(*, as_json: bool) -> None:
     for name, title in titles.items():
         print(f"{name:{width}}  {title}")
     print("\nemrdm info NAME tells more about one.")
+    print("emrdm info default: the trained weights inside the package.")
 
 
 def _tell_devices(model: str | None, *, as_json: bool) -> None:
@@ -124,17 +127,22 @@ class _Described:
 
 
 def _describe(model: str, size: int) -> _Described:
-    """Names of presets win over files of the same name; anything else with a suffix or a slash is a file."""
+    """Names of models win over files of the same name; anything else with a suffix or a slash is a file."""
     from emrdm.presets import load_preset, preset_names
     from emrdm.presets.reading import is_preset_file
     from emrdm.weights import read_header, stored_dtype
 
-    if model not in preset_names() and (inside := Path(model) / "model.safetensors").is_file():
-        model = str(inside)  # the folder of a run
-    is_file = model not in preset_names() and ("." in model or "/" in model)
-    if is_file and not is_preset_file(model):
-        header = read_header(Path(model))
-        return _Described(model, size, header.config, header.card.title, header=header, dtype=stored_dtype(Path(model)))
+    path = None
+    if model == embedded.DEFAULT:
+        path = embedded.default_weights()
+    elif model not in preset_names():
+        if (inside := Path(model) / "model.safetensors").is_file():  # the folder of a run
+            model, path = str(inside), inside
+        elif ("." in model or "/" in model) and not is_preset_file(model):
+            path = Path(model)
+    if path is not None:
+        header = read_header(path)
+        return _Described(model, size, header.config, header.card.title, header=header, dtype=stored_dtype(path))
     preset = load_preset(model)
     return _Described(model, size, preset.model, preset.title, preset=preset)
 
@@ -215,7 +223,7 @@ def _weight_rows(found: _Described) -> list[tuple[str, str]]:
         recipe = [
             f"{train.steps:,} steps",
             f"batch {train.batch_size} x {train.gpus} GPU",
-            f"AdamW lr {optimizer.lr:g}",
+            f"{optimizer.title} lr {optimizer.lr:g}",
             f"weight decay {optimizer.weight_decay:g}",
             f"EMA {optimizer.ema_decay:g}",
             train.precision,
@@ -223,7 +231,8 @@ def _weight_rows(found: _Described) -> list[tuple[str, str]]:
         rows.append(("training", ", ".join(recipe)))
         if found.preset.paper:
             rows.append(("paper", _scores(found.preset.paper.results)))
-        rows.append(("weights", "none: a preset is a recipe; its weights start at random"))
+        trained = "; trained ones are inside the package: emrdm info default" if found.model == embedded.PRESET else ""
+        rows.append(("weights", f"none: a preset is a recipe; its weights start at random{trained}"))
     if found.header:
         card = found.header.card
         rows += [("weights", f"{card.source}; stored as {found.dtype}"), ("licence", card.licence)]

@@ -14,7 +14,7 @@ from emrdm.errors import InputError, printable
 if TYPE_CHECKING:
     from emrdm.window import Window
 
-HELP = "a picture of before and after"
+HELP = "draw before and after side by side"
 DESCRIPTION = """\
 Draw a scene before and after clouds were removed, side by side, with the same
 contrast, in true colour where its bands allow it. Large scenes are read piece
@@ -56,7 +56,7 @@ def run(arguments: argparse.Namespace) -> None:
     from emrdm.restoration.overview import draw
 
     _check_output(arguments)
-    window = _window(arguments.window)
+    window = read_window(arguments.window)
     set_cache(_CACHE)
     with ExitStack() as files:
         clear, *cloudy = (files.enter_context(open_source(path)) for path in (arguments.clear, *arguments.cloudy))
@@ -84,7 +84,8 @@ def _check_output(arguments: argparse.Namespace) -> None:
         raise InputError(f"--size is {arguments.size}: expected 1 to 16000 pixels")
 
 
-def _window(text: str | None) -> Window | None:
+def read_window(text: str | None) -> Window | None:
+    """The part of an image that --window names; None for all of it."""
     from emrdm.window import Window
 
     if text is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import math
 import sys
 from collections.abc import Callable
@@ -10,7 +11,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from emrdm.cli import models
+from emrdm import embedded
+from emrdm.cli import models, terminal
 from emrdm.cli.progress import Progress, duration
 from emrdm.errors import EmrdmError, InputError, InterruptedRunError, printable
 
@@ -23,12 +25,15 @@ HELP = "remove the clouds from images of any size"
 DESCRIPTION = """\
 Remove the clouds from images of any size: GeoTIFF, PNG, JPEG or WebP. The
 result has the same grid and number type, and the bands that the model knows,
-in the same order. Several images and -o are one
-series of one place; with --out-dir every image is restored by itself. A run
-that was stopped or killed goes on when the same command is given again."""
+in the same order. Without --model the one inside the package is used, for red,
+green and blue. Several images and -o are one series of one place; with
+--out-dir every image is restored by itself. A run that was stopped or killed
+goes on when the same command is given again."""
 EXAMPLES = """\
 examples:
+  emrdm restore cloudy.png -o clear.png
   emrdm restore cloudy.tif --model weights.safetensors -o clear.tif
+  emrdm restore sentinel2.tif --range 0:3000 -o clear.tif
   emrdm restore 2024-05-01.tif 2024-05-11.tif --sar s1.tif --model W -o out.tif
   emrdm restore cloudy.tif --model W -o a.tif --samples 8 --uncertainty std.tif
   emrdm restore cloudy.tif --model W --mask clouds.tif --keep-clear -o clear.tif
@@ -40,7 +45,7 @@ examples:
 
 def configure(parser: argparse.ArgumentParser) -> list[argparse.ArgumentParser]:
     """Declare the arguments."""
-    parser.usage = "%(prog)s IMAGE ... [sampler.KEY=VALUE ...] -o OUTPUT [options]"
+    parser.usage = "%(prog)s IMAGE ... [sampler.KEY=VALUE ...] -o FILE [options]"
     parser.add_argument(
         "words", nargs="+", metavar="IMAGE", help="cloudy images, and settings of the sampler (sampler.KEY=VALUE)"
     )
@@ -53,18 +58,26 @@ def configure(parser: argparse.ArgumentParser) -> list[argparse.ArgumentParser]:
     where.add_argument("--format", choices=("cog", "gtiff"), help="kind of GeoTIFF (default: cog)")
     where.add_argument("--overwrite", action="store_true", help="replace outputs, and what other options began")
     where.add_argument("--resume", action="store_true", help="leave out images whose output is there")
+    where.add_argument("--json", action="store_true", help="print what was done as JSON, for scripts")
 
     what = parser.add_argument_group("model")
-    what.add_argument("--model", metavar="MODEL", help="weights file, folder of a training run, or preset")
+    what.add_argument(
+        "--model",
+        metavar="MODEL",
+        help="weights file, folder of a training run, or preset "
+        "(default: trained weights inside the package, for red, green and blue of 8 bits; see emrdm info default)",
+    )
     what.add_argument("--samples", type=int, default=1, metavar="K", help="restorations to average (default: 1)")
-    what.add_argument("--seed", type=int, default=0, metavar="N", help="of the noise (default: 0)")
+    what.add_argument("--seed", type=int, default=0, metavar="N", help="seed of the noise (default: 0)")
     what.add_argument("--exact", action="store_true", help="run the float32 network as it is, however slow")
 
     files = parser.add_argument_group("what the files hold")
     files.add_argument("--sar", action="append", metavar="FILE", help="radar image; one for all, or one for each image")
-    files.add_argument("--sar-unit", choices=("auto", "db", "linear"), default="auto", help="(default: auto)")
+    files.add_argument(
+        "--sar-unit", choices=("auto", "db", "linear"), default="auto", help="unit of radar (default: auto)"
+    )
     files.add_argument("--bands", metavar="A,B", help="names of the images' bands, where the files have none")
-    files.add_argument("--dates", metavar="A,B", help="of the images, where neither tags nor names tell")
+    files.add_argument("--dates", metavar="A,B", help="days of the images, where neither tags nor names tell")
     files.add_argument("--nodata", type=float, metavar="X", help="the number that stands for no data")
     files.add_argument(
         "--offset", default="auto", metavar="N", help="Sentinel-2: auto, 0 or -1000 (default: by the file's baseline)"
@@ -87,7 +100,7 @@ def configure(parser: argparse.ArgumentParser) -> list[argparse.ArgumentParser]:
     how = parser.add_argument_group("how it is done")
     how.add_argument("--tile", type=int, default=256, metavar="N", help="pixels the network sees (default: 256)")
     how.add_argument("--overlap", type=int, metavar="N", help="pixels tiles share (default: a quarter of a tile)")
-    how.add_argument("--memory", default="4GB", metavar="SIZE", help="for the whole process (default: 4GB)")
+    how.add_argument("--memory", default="4GB", metavar="SIZE", help="memory for the whole process (default: 4GB)")
     how.add_argument("--batch", type=int, metavar="N", help="tiles at one time, at most")
     how.add_argument("--device", metavar="NAME", help="cpu or cuda (default: cuda where there is one)")
     how.add_argument("--workers", type=int, metavar="N", help="processes on this machine, through Dask")
@@ -104,22 +117,36 @@ def run(arguments: argparse.Namespace) -> None:
     options = _options(arguments)
     options["memory"] = parse_size(arguments.memory)
     jobs = _jobs(arguments, images)  # what is wrong with a file is said before a model is loaded
-    if not jobs:
-        return
-    model = models.load(arguments.model).to(models.device(arguments.device))
+    done, failed = _work(arguments, jobs, overrides, options) if jobs else ([], [])
+    if arguments.json:
+        print(json.dumps({"restored": done, "failed": failed}, indent=2))
+    if failed:
+        raise EmrdmError(f"{len(failed)} of {len(jobs)} images were not restored")
+
+
+def _work(
+    arguments: argparse.Namespace,
+    jobs: list[tuple[Callable[[], Scene], Path]],
+    overrides: dict[str, Any],
+    options: dict[str, Any],
+) -> tuple[list[dict[str, Any]], list[dict[str, str]]]:
+    """Restore one scene after the other: what was done, and what failed."""
+    name = embedded.DEFAULT if arguments.model is None else arguments.model
+    model = models.load(name).to(models.device(arguments.device))
+    if arguments.model is None:
+        _say(arguments, f"  no --model: the one inside the package, {model.card.title}")
     sampler = models.sampler(model, overrides) if overrides else None
-    failed = 0
+    done, failed = [], []
     for i, (scene, output) in enumerate(jobs):
         try:
             which = f"{i + 1}/{len(jobs)} " if jobs[1:] else ""
-            _restore(arguments, model, scene(), output, sampler, options, which)
+            done.append(_restore(arguments, model, scene(), output, sampler, options, which))
         except EmrdmError as error:
             if len(jobs) == 1:
                 raise
-            failed += 1
-            print(f"emrdm restore: {error}", file=sys.stderr)
-    if failed:
-        raise EmrdmError(f"{failed} of {len(jobs)} images were not restored")
+            failed.append({"output": str(output), "error": str(error)})
+            terminal.complain("emrdm restore", str(error), plain=arguments.json)
+    return done, failed
 
 
 def _check(arguments: argparse.Namespace, images: list[str]) -> None:
@@ -128,8 +155,6 @@ def _check(arguments: argparse.Namespace, images: list[str]) -> None:
         raise InputError("no image was given: expected one or more")
     if (arguments.output is None) == (arguments.out_dir is None):
         raise InputError("expected either -o FILE or --out-dir FOLDER")
-    if arguments.model is None:
-        raise InputError("no model was given: expected --model with a weights file (train one, or see emrdm convert)")
     if arguments.out_dir is not None:
         for option in ("sar", "mask", "dates", "uncertainty"):
             if getattr(arguments, option) is not None:
@@ -235,8 +260,8 @@ def _options(arguments: argparse.Namespace) -> dict[str, Any]:
     return {
         "reading": Reading(
             offset=arguments.offset,
-            range=_span(arguments.range),
-            fill=_fills(arguments.fill_band),
+            range=read_span(arguments.range),
+            fill=read_fills(arguments.fill_band),
             sar=arguments.sar_unit,
         ),
         "keeping": None if by is None else Keeping(by, feather=arguments.feather, grow=grow),
@@ -253,7 +278,8 @@ def _options(arguments: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def _span(text: str | None) -> tuple[float, float] | str | None:
+def read_span(text: str | None) -> tuple[float, float] | str | None:
+    """The values that --range names."""
     if text is None or text == "auto":
         return text
     try:
@@ -263,7 +289,8 @@ def _span(text: str | None) -> tuple[float, float] | str | None:
     return low, high
 
 
-def _fills(given: list[str] | None) -> dict[str, float]:
+def read_fills(given: list[str] | None) -> dict[str, float]:
+    """The values that --fill-band gives to bands that are not there."""
     found = {}
     for word in given or ():
         name, _, text = word.partition("=")
@@ -297,7 +324,7 @@ def _restore(
     sampler: Any,
     options: dict[str, Any],
     which: str,
-) -> None:
+) -> dict[str, Any]:
     from emrdm.restoration import Settings, restore_scene
 
     settings = Settings(
@@ -331,6 +358,7 @@ def _restore(
     except KeyboardInterrupt:
         raise InterruptedRunError(_interrupted(output, *kept)) from None
     _report(arguments, found, output)
+    return _facts(arguments, found, output)
 
 
 def _interrupted(output: Path, done: int, total: int) -> str:
@@ -361,6 +389,27 @@ def _report(arguments: argparse.Namespace, found: Restored, output: Path) -> Non
     _say(arguments, f"{output}: " + "; ".join(parts))
 
 
+def _facts(arguments: argparse.Namespace, found: Restored, output: Path) -> dict[str, Any]:
+    """The same as plain data: what --json prints of a scene."""
+    done = found.summary
+    return {
+        "output": str(output),
+        "uncertainty": None if arguments.uncertainty is None else str(arguments.uncertainty),
+        "width": found.grid.width,
+        "height": found.grid.height,
+        "bands": list(found.names),
+        "tiles": done.tiles,
+        "tile_steps": done.calls,
+        "seconds": round(done.seconds, 3),
+        "resumed": done.resumed,
+        "known": done.known,
+        "clipped": done.clipped,
+        "replaced": done.replaced,
+        "notes": list(done.notes),
+    }
+
+
 def _say(arguments: argparse.Namespace, text: str) -> None:
+    """A line for people: beside the JSON, where there is any."""
     if not arguments.quiet:
-        print(printable(text))
+        print(printable(text), file=sys.stderr if arguments.json else sys.stdout)

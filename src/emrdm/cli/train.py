@@ -38,51 +38,56 @@ all settings: docs/training.md
 
 def configure(parser: argparse.ArgumentParser) -> list[argparse.ArgumentParser]:
     """Declare the arguments."""
-    parser.usage = "%(prog)s RECIPE [--data [NAME=]ROOT] [-o FOLDER] [KEY=VALUE ...] ..."
+    parser.usage = "%(prog)s RECIPE [--data [NAME=]ROOT] [KEY=VALUE ...] [options]"
     parser.add_argument(
         "words",
         nargs="+",
         metavar="RECIPE [KEY=VALUE ...]",
         help="preset, .yaml or .toml file, or folder of a run; settings such as optimizer.lr=2e-4",
     )
-    parser.add_argument("-o", "--output", type=Path, metavar="FOLDER", help="folder of the run (default: runs/RECIPE)")
+    run = parser.add_argument_group("run")
+    run.add_argument("-o", "--output", type=Path, metavar="FOLDER", help="folder of the run (default: runs/RECIPE)")
+    run.add_argument("--from", dest="start_from", type=Path, metavar="WEIGHTS", help="start from these weights")
+    old = run.add_mutually_exclusive_group()
+    old.add_argument("--resume", action="store_true", help="go on with the run in the folder; refuse if there is none")
+    old.add_argument("--overwrite", action="store_true", help="forget the run in the folder")
+    run.add_argument("--allow-changes", action="store_true", help="go on although the recipe has changed")
+    run.add_argument("--max-minutes", type=float, metavar="M", help="stop with a checkpoint after M minutes")
     add_data(parser)
-    parser.add_argument("--from", dest="start_from", type=Path, metavar="WEIGHTS", help="start from these weights")
-    run = parser.add_mutually_exclusive_group()
-    run.add_argument("--resume", action="store_true", help="go on with the run in the folder; refuse if there is none")
-    run.add_argument("--overwrite", action="store_true", help="forget the run in the folder")
-    parser.add_argument("--allow-changes", action="store_true", help="go on although the recipe has changed")
-    parser.add_argument("--max-minutes", type=float, metavar="M", help="stop with a checkpoint after so many")
     add_machine(parser)
-    parser.add_argument("--json", action="store_true", help="print JSON for scripts at the end")
+    parser.add_argument("--json", action="store_true", help="print how it ended as JSON, for scripts")
     return []
 
 
 def add_data(parser: argparse.ArgumentParser) -> None:
     """Declare what to train on."""
-    parser.add_argument(
+    data = parser.add_argument_group("data")
+    data.add_argument(
         "--data", action="append", metavar="[NAME=]ROOT", help="folder to train on, may be repeated (emrdm data list)"
     )
-    parser.add_argument("--rule", metavar="RULE", help="how the data set's own lists are read (emrdm data list NAME)")
-    parser.add_argument("--bands", metavar="NAMES", help="names of the bands of your own images, such as B4,B3,B2")
-    parser.add_argument("--range", metavar="LOW:HIGH", help="black and white of your own images, such as 0:10000")
-    parser.add_argument(
+    data.add_argument("--rule", metavar="RULE", help="how the data set's own lists are read (emrdm data list NAME)")
+    data.add_argument("--bands", metavar="NAMES", help="names of the bands of your own images, such as B4,B3,B2")
+    data.add_argument("--range", metavar="LOW:HIGH", help="black and white of your own images, such as 0:10000")
+    data.add_argument(
         "--clouds", choices=("thin", "thick", "mixed", "varied"), help="kind of clouds that synthetic draws"
     )
 
 
 def add_machine(parser: argparse.ArgumentParser) -> None:
     """Declare where to train."""
-    parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto", help="(default: %(default)s)")
-    parser.add_argument("--devices", type=int, metavar="N", help="devices of this machine (torchrun and SLURM say it)")
-    parser.add_argument(
+    machine = parser.add_argument_group("machine")
+    machine.add_argument(
+        "--device", choices=("auto", "cpu", "cuda"), default="auto", help="where to train (default: %(default)s)"
+    )
+    machine.add_argument("--devices", type=int, metavar="N", help="devices of this machine (torchrun and SLURM say it)")
+    machine.add_argument(
         "--strategy",
         choices=("auto", "ddp", "fsdp"),
         default="auto",
         help="for several devices: copy the model (ddp) or spread it (fsdp)",
     )
-    parser.add_argument("--workers", type=int, metavar="N", help="processes that read ahead (default: by the machine)")
-    parser.add_argument("--cache", metavar="memory|FOLDER", help="keep decoded images in memory or in a folder")
+    machine.add_argument("--workers", type=int, metavar="N", help="processes that read ahead (default: by the machine)")
+    machine.add_argument("--cache", metavar="memory|FOLDER", help="keep decoded images in memory or in a folder")
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -124,7 +129,7 @@ def run(arguments: argparse.Namespace) -> None:
         where = f"step {outcome.place.step:,} of {outcome.steps:,}"
         raise InterruptedRunError(f"{outcome.signal or 'a signal'} at {where}: saved; the same command goes on")
     if outcome.first and arguments.json:
-        print(json.dumps(plain(_facts(outcome))))
+        print(json.dumps(plain(_facts(outcome)), indent=2))
     elif outcome.first and not arguments.quiet:
         print(_ending(outcome))
 

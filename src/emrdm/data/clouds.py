@@ -129,9 +129,7 @@ STYLES: Mapping[str, CloudStyle] = MappingProxyType(
         "thin": CloudStyle(coverage=(0.4, 1.0), thick=(0.0, 0.0), size=(80.0, 260.0), stretch=(1.0, 6.0)),
         "thick": CloudStyle(thick=(0.9, 1.0), coverage=(0.15, 0.6), depth=(3.0, 6.0), softness=(0.3, 0.8)),
         "mixed": CloudStyle(),
-        "varied": CloudStyle(
-            coverage=(0.05, 1.0), thick=(0.0, 0.9), depth=(1.0, 5.0), veil=(0.2, 1.6), size=(30.0, 260.0)
-        ),
+        "varied": CloudStyle((0.05, 1.0), (0.0, 0.9), depth=(1.0, 5.0), veil=(0.2, 1.6), size=(30.0, 260.0)),
     }
 )
 _SERIES = replace(STYLES["mixed"], coverage=(0.0, 1.0))
