@@ -12,6 +12,7 @@ from emrdm import load_study, plots, study_names
 from emrdm.ablation import Result, write_report
 from emrdm.ablation.figures import draw
 from emrdm.ablation.plan import spread_over
+from emrdm.errors import InputError
 
 KINDS = {"modules": "bars", "churn": "heatmaps", "churn-range": "heatmaps"}
 
@@ -53,6 +54,15 @@ def test_rmse_is_not_drawn_since_psnr_says_the_same(drawn, tmp_path):
     study, results = results_of("alpha")
     draw(found(axes=study.axes, results=results), tmp_path / "plot.png")
     assert list(drawn[0][1][3]) == ["psnr", "ssim"]
+
+
+def test_metrics_can_be_chosen(drawn, tmp_path):
+    study, results = results_of("alpha")
+    study_found = found(axes=study.axes, results=results)
+    draw(study_found, tmp_path / "plot.png", metrics=["rmse"])
+    assert list(drawn[0][1][3]) == ["rmse"]
+    with pytest.raises(InputError, match="metric 'fid': expected some of psnr"):
+        draw(study_found, tmp_path / "plot.png", metrics=["fid"])
 
 
 def pictured(**changes):

@@ -7,7 +7,8 @@ import math
 
 import pytest
 
-from emrdm.ablation import Findings, Result, as_csv, as_json, as_markdown, as_text
+from emrdm.ablation import Findings, Result, as_csv, as_json, as_markdown, as_text, from_json, read
+from emrdm.errors import InputError
 
 PAPER = {"psnr": 20.0, "ssim": 0.708, "lpips": 0.255}
 
@@ -106,3 +107,44 @@ def test_json_is_valid_with_infinite_and_missing_scores():
 
 def test_what_is_left_is_said():
     assert "not done yet: 1 of 2 cases: alpha 3" in as_text(found(left=("1 of 2 cases: alpha 3",)))
+
+
+def test_a_study_is_read_back_from_its_folder(tmp_path):
+    study = found(left=("1 of 2 cases: alpha 3",))
+    (tmp_path / "table.json").write_text(as_json(study))
+    again = read(tmp_path)
+    assert again == read(tmp_path / "table.json")
+    assert as_json(again) == as_json(study)
+    assert again.results[0].seeds == study.results[0].seeds
+    assert again.caption == study.caption
+
+
+def test_scores_without_bounds_or_without_a_value_survive_the_file():
+    result = Result("a", {"model.process.alpha": 1.0}, {}, ({"psnr": math.inf}, {"psnr": math.nan}))
+    seeds = from_json(as_json(found(results=(result,)))).results[0].seeds
+    assert seeds[0]["psnr"] == math.inf
+    assert math.isnan(seeds[1]["psnr"])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{",
+        "[]",
+        "{}",
+        as_json(found()).replace('"standard"', '"nobodys"'),
+        as_json(found()).replace('"model.process.alpha": 1.0', '"other": 1.0'),
+        as_json(found()).replace('"data"', '"datum"'),
+    ],
+)
+def test_what_is_no_study_is_refused(text, tmp_path):
+    (tmp_path / "table.json").write_text(text)
+    with pytest.raises(InputError, match=r"table\.json is no table of a study: expected JSON that emrdm ablate wrote"):
+        read(tmp_path)
+
+
+def test_a_folder_without_a_table_is_refused(tmp_path):
+    with pytest.raises(InputError, match=r"has no table\.json: expected the folder of a study"):
+        read(tmp_path)
+    with pytest.raises(InputError, match="cannot be read: No such file"):
+        read(tmp_path / "missing.json")

@@ -12,7 +12,7 @@ from PIL import Image
 
 from emrdm.errors import InputError, MissingDependencyError
 from emrdm.plots import training_curves
-from emrdm.plots.curves import training_figure
+from emrdm.plots.curves import compared_figure, training_figure
 from emrdm.plots.figure import spread, wrapped
 
 
@@ -268,3 +268,39 @@ def test_long_text_keeps_to_its_lines(text, width, lines):
     found = wrapped(text, width, lines=lines).splitlines()
     assert len(found) <= lines
     assert all(len(each) <= width for each in found)
+
+
+# ---------------------------------------------------------------- several runs
+
+
+def test_runs_are_compared_by_colour_on_what_all_were_validated_on():
+    rows = list(run())
+    other = [step(at, loss=2 / at, lr=1e-4) for at in range(1, 301)] + [validation(300, rice1=25.0, mine=50.0)]
+    figure = compared_figure({"first": rows, "second": other}, title="two")
+    assert labels(figure) == ["loss, running mean", "learning", "PSNR ↑", "SSIM ↑"]
+    assert "rice1" in figure.axes[2].get_ylabel()  # and neither rice2 nor mine
+    first, second = figure.axes[2].lines
+    assert first.get_ydata()[-1] == 23
+    assert second.get_xydata().tolist() == [[300, 25]]
+    assert texts(figure.axes[2]) == ["23.00", "25.00"]
+    assert first.get_color() == figure.axes[0].lines[0].get_color() != second.get_color()
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["first", "second"]
+
+
+def test_scores_of_several_sets_are_their_mean():
+    figure = compared_figure({name: [validation(9, rice1=20.0, rice2=30.0)] for name in "ab"})
+    assert "mean of 2 sets" in figure.axes[0].get_ylabel()
+    assert figure.axes[0].lines[0].get_ydata().tolist() == [25]
+
+
+def test_runs_without_a_common_set_have_no_scores():
+    runs = {name: [step(1), validation(1, **{name: 20.0})] for name in "ab"}
+    assert labels(compared_figure(runs)) == ["loss, running mean"]
+    with pytest.raises(InputError, match="without a step and without a common validation set"):
+        compared_figure({name: [validation(1, **{name: 20.0})] for name in "ab"})
+
+
+def test_losses_that_are_not_finite_are_left_out_of_a_comparison():
+    figure = compared_figure({"a": [step(1, loss=math.nan)], "b": [step(1, loss=0.0), step(2)]})
+    assert len(figure.axes[0].lines) == 1
+    assert figure.axes[0].get_yscale() == "linear"

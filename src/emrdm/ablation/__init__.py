@@ -4,7 +4,7 @@ from emrdm.ablation.findings import Findings, Result
 from emrdm.ablation.plan import Scoring
 from emrdm.ablation.report import write_report
 from emrdm.ablation.run import Listener, ablate
-from emrdm.ablation.tables import as_csv, as_json, as_markdown, as_text
+from emrdm.ablation.tables import as_csv, as_json, as_markdown, as_text, from_json, read
 
 __all__ = [
     "Findings",
@@ -16,5 +16,7 @@ __all__ = [
     "as_json",
     "as_markdown",
     "as_text",
+    "from_json",
+    "read",
     "write_report",
 ]

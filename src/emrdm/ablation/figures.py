@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from emrdm import plots
 from emrdm.ablation.findings import Findings
+from emrdm.errors import InputError
 from emrdm.metrics import METRICS
 from emrdm.presets import load_preset, preset_names
 
@@ -26,9 +28,18 @@ _SAID_BY_OTHERS = ("rmse",)  # PSNR says the same, and the paper prints that one
 _CONFIG = "config-"
 
 
-def draw(findings: Findings, path: Path) -> None:
-    """Draw a study into a file, PNG or SVG by its suffix; the paper's scores are drawn to a scale of their own."""
-    metrics = [metric for metric in findings.metrics if metric not in _SAID_BY_OTHERS] or findings.metrics
+def draw(findings: Findings, path: Path, *, metrics: Sequence[str] = ()) -> None:
+    """Draw a study into a file, PNG, SVG or PDF by its suffix; the paper's scores are drawn to a scale of their own.
+
+    Args:
+        findings: what was found.
+        path: where to.
+        metrics: those to draw; all but those that others say by default.
+    """
+    unknown = [metric for metric in metrics if metric not in findings.metrics]
+    if unknown:
+        raise InputError(f"metric {unknown[0]!r}: expected some of {', '.join(findings.metrics)}")
+    metrics = metrics or [metric for metric in findings.metrics if metric not in _SAID_BY_OTHERS] or findings.metrics
     better = {metric: METRICS[metric].better for metric in metrics}
     title = f"{findings.title}: {findings.caption['data']}, protocol {findings.protocol}"
     series = {metric: [_or_none(result.mean(metric)) for result in findings.results] for metric in metrics}

@@ -7,12 +7,15 @@ import io
 import json
 import math
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from emrdm.ablation.findings import Findings, Result
-from emrdm.metrics import METRICS
+from emrdm.errors import InputError
+from emrdm.metrics import METRICS, PROTOCOLS
 from emrdm.metrics.protocols import show
 
+TABLE = "table.json"
 _ARROWS = {"higher": " ^", "lower": " v"}
 _DIGITS = {"psnr": 2}  # as the paper prints them; all others have three
 _PAPER_BY = "sen2-mtc-new"  # data and protocol of all studies in the paper
@@ -90,6 +93,55 @@ def as_json(findings: Findings) -> str:
     return json.dumps(facts, indent=2, allow_nan=False)
 
 
+def from_json(text: str, where: str = "the study") -> Findings:
+    """A study that :func:`as_json` wrote, without its pictures."""
+    wrong = f"{where} is no table of a study: expected JSON that emrdm ablate wrote"
+    try:
+        facts = json.loads(text)
+        results = tuple(
+            Result(
+                str(case["case"]),
+                {str(key): float(value) for key, value in case["point"].items()},
+                {str(metric): float(value) for metric, value in case["paper"].items()},
+                tuple(
+                    {metric: math.nan if value is None else float(value) for metric, value in scores.items()}
+                    for scores in case["seeds"]
+                ),
+            )
+            for case in facts["cases"]
+        )
+        found = Findings(
+            name=str(facts["study"]),
+            title=str(facts["title"]),
+            source=str(facts["paper"]["source"]),
+            axes=tuple(map(str, facts["axes"])),
+            results=results,
+            protocol=str(facts["protocol"]),
+            images=int(facts["images"]),
+            caption={str(key): str(value) for key, value in facts["caption"].items()},
+            notes=tuple(map(str, facts["notes"])),
+            left=tuple(map(str, facts["left"])),
+        )
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise InputError(wrong) from None
+    if found.protocol not in PROTOCOLS or "data" not in found.caption:
+        raise InputError(wrong)
+    if any(key not in result.point for result in results for key in found.axes):
+        raise InputError(wrong)
+    return found
+
+
+def read(path: Path) -> Findings:
+    """A study from its folder, or from the JSON file in it."""
+    file = path / TABLE if path.is_dir() else path
+    if path.is_dir() and not file.is_file():
+        raise InputError(f"{path} has no {TABLE}: expected the folder of a study that emrdm ablate has finished")
+    try:
+        return from_json(file.read_text("utf-8"), str(file))
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{file} cannot be read: {getattr(error, 'strerror', None) or 'it is no text'}") from None
+
+
 def _rows(findings: Findings, bold: str = "") -> list[list[str]]:
     """Heading and a row a case: our scores, then the paper's. The best are marked by bold signs or a star."""
     ours, theirs = findings.metrics, _papers(findings)
@@ -163,5 +215,5 @@ def tables(findings: Findings) -> Mapping[str, str]:
     return {
         "table.md": as_markdown(findings),
         "table.csv": as_csv(findings),
-        "table.json": as_json(findings) + "\n",
+        TABLE: as_json(findings) + "\n",
     }

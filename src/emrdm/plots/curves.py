@@ -67,6 +67,19 @@ class _History:
             for name, points in found.items()
         }
 
+    def sets(self) -> list[str]:
+        """Data sets that were validated on."""
+        return list(dict.fromkeys(name for by_set in self.scores.values() for name in by_set))
+
+    def mean(self, metric: str, sets: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+        """Steps and the mean of a metric over some data sets, where all of them have one."""
+        found = {}
+        for step, by_set in self.scores.items():
+            values = [number(by_set.get(name, {}).get(metric)) for name in sets]
+            if values and all(map(math.isfinite, values)):
+                found[step] = sum(values) / len(values)
+        return np.array(list(found), np.int64), np.array(list(found.values()), np.float64)
+
     def protocols(self) -> dict[str, str]:
         """The protocol of each data set's scores: the last one named."""
         return {
@@ -110,6 +123,92 @@ def training_figure(rows: Sequence[Mapping[str, Any]], *, title: str = "") -> Fi
         _add_legend(figure, panels[-1])
     figure.align_ylabels(list(panels))
     return figure
+
+
+@styled()
+def compared_figure(runs: Mapping[str, Sequence[Mapping[str, Any]]], *, title: str = "") -> Figure:
+    """Several trainings in one figure, a colour a run: loss, learning rate, and scores on what all were validated on.
+
+    Args:
+        runs: rows of each log by the run's name; see :func:`training_figure`.
+        title: what is written above, plain text.
+    """
+    histories = {name: _read(rows) for name, rows in runs.items()}
+    known = [set(history.sets()) for history in histories.values() if history.sets()]
+    shared = sorted(set.intersection(*known)) if known else []  # means over other sets do not compare
+    scores = {
+        metric: {name: found for name, history in histories.items() if (found := history.mean(metric, shared))[0].size}
+        for metric in _PANELS
+    }
+    metrics = [metric for metric, curves in scores.items() if curves]
+    losses = any(np.isfinite(history.losses).any() for history in histories.values())
+    rates = any(history.rate_changes for history in histories.values())
+    heights = [2.5] * losses + [1.1] * rates + [1.9] * len(metrics)
+    if not heights:
+        raise InputError("training logs without a step and without a common validation set: expected one at least")
+    figure = blank(5.4, sum(heights) + 0.9 + 0.3 * bool(title.strip()), title)
+    panels = figure.subplots(len(heights), 1, sharex=True, squeeze=False, gridspec_kw={"height_ratios": heights})[:, 0]
+    left = iter(panels)
+    looks = {
+        name: {"color": PALETTE[i % len(PALETTE)], "linestyle": DASHES[i // len(PALETTE) % len(DASHES)]}
+        for i, name in enumerate(runs)
+    }
+    if losses:
+        _compare_losses(next(left), histories, looks)
+    if rates:
+        axes = next(left)
+        axes.set_ylabel("learning\nrate")
+        for name, history in histories.items():
+            axes.plot(*_thinned(history.steps, history.rates), linewidth=1.3, **looks[name])
+        axes.set_ylim(bottom=0)
+        axes.yaxis.set_major_locator(matplotlib().ticker.MaxNLocator(3))
+        axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    for metric in metrics:
+        label, unit, digits = _PANELS[metric]
+        sets = shared[0] if len(shared) == 1 else f"mean of {len(shared)} sets"
+        protocols = {history.protocols().get(name) for history in histories.values() for name in shared} - {None}
+        notes = [*([unit] if unit else []), wrapped(sets, 24, lines=1), *sorted(map(str, protocols))]
+        axes = next(left)
+        axes.set_ylabel(f"{label}\n({wrapped(', '.join(notes), 28)})", **PLAIN)
+        for name, curve in scores[metric].items():
+            axes.plot(*curve, marker="o" if len(curve[0]) <= 40 else "", markersize=3, **looks[name])
+        axes.margins(y=0.14)
+        if len(scores[metric]) <= _FEW:
+            ends = {name: float(curve[1][-1]) for name, curve in scores[metric].items()}
+            _write_ends(axes, ends, {name: str(looks[name]["color"]) for name in ends}, digits)
+    _set_steps(panels[-1], *histories.values())
+    figure.align_ylabels(list(panels))
+    line = matplotlib().lines.Line2D
+    handles = [line([], [], label=wrapped(name, 28).lstrip("_") or "run", **look) for name, look in looks.items()]
+    legend = figure.legend(handles=handles, loc="outside lower center", ncols=min(len(runs), 3), labelcolor=INK)
+    for text in legend.get_texts():
+        text.set_parse_math(False)
+    return figure
+
+
+def _write_ends(axes: Axes, ends: Mapping[str, float], colours: Mapping[str, str], digits: int) -> None:
+    """The last values on the right of a panel, each beside its line."""
+    low, high = axes.get_ylim()
+    axes.set_ylim(low, high)  # the labels hold for these limits
+    heights = spread([(value - low) / (high - low) for value in ends.values()], 0.13)
+    for (name, value), height in zip(ends.items(), heights, strict=True):
+        look: dict[str, Any] = {"transform": axes.transAxes, "color": colours[name], "va": "center"}
+        axes.text(1.012, height, shown(value, digits), fontweight="bold", fontsize=8, **look)
+
+
+def _compare_losses(axes: Axes, histories: Mapping[str, _History], looks: Mapping[str, Mapping[str, Any]]) -> None:
+    """The running means alone: single rows of several runs would hide each other."""
+    axes.set_ylabel("loss, running mean")
+    drawn = []
+    for name, history in histories.items():
+        good = np.isfinite(history.losses)
+        if good.any():
+            mean = _running_mean(history.losses[good], _window(int(good.sum())))
+            axes.plot(*_thinned(history.steps[good], mean), **looks[name])
+            drawn.append(mean)
+    values = np.concatenate(drawn)
+    if (values > 0).all():
+        _set_log(axes, values)
 
 
 def _read(rows: Sequence[Mapping[str, Any]]) -> _History:
@@ -263,9 +362,9 @@ def _mark_best(
     return marked
 
 
-def _set_steps(axes: Axes, history: _History) -> None:
+def _set_steps(axes: Axes, *histories: _History) -> None:
     """The common axis; set before scores are drawn, as labels choose their side by it."""
-    steps = [*history.steps.tolist(), *history.scores]
+    steps = [step for history in histories for step in (*history.steps.tolist(), *history.scores)]
     first, last = min(steps), max(steps)
     room = 0.015 * (last - first) or 1.0
     axes.set_xlim(first - room, last + room)

@@ -19,9 +19,15 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-FORMATS = {".png": "png", ".svg": "svg"}
+FORMATS = {".png": "png", ".svg": "svg", ".pdf": "pdf"}
+_UNDATED: dict[str, dict[str, None]] = {
+    "png": {"Software": None},
+    "svg": {"Date": None, "Creator": None},
+    "pdf": {"CreationDate": None, "Creator": None, "Producer": None},
+}
 PALETTE = ("#0072b2", "#d55e00", "#009e73", "#aa4499", "#e69f00", "#56b4e9")  # told apart by colour-blind people too
 DASHES = ("-", "--", ":", "-.")  # what tells lines apart once the colours are used up
+SIGMA = "\N{GREEK SMALL LETTER SIGMA}"  # where texts are plain
 INK, SOFT, FAINT = "#1d2530", "#5b6672", "#dfe4ea"
 PLAIN: dict[str, Any] = {"parse_math": False}  # for texts from users: a dollar sign is a dollar sign
 _DPI = 200
@@ -64,6 +70,7 @@ _STYLE = {
     "savefig.facecolor": "white",
     "hatch.linewidth": 0.6,
     "svg.hashsalt": "emrdm",  # names of parts inside of the file would be random otherwise
+    "pdf.fonttype": 42,  # letters as fonts, which publishers want, instead of drawings
 }
 
 
@@ -113,15 +120,14 @@ def grid(count: int, columns: int, size: tuple[float, float], title: str, **opti
 
 
 def save(figure: Figure, path: Path) -> None:
-    """Write a figure as PNG or SVG by the suffix of its name: whole or not at all, and without a date."""
+    """Write a figure as PNG, SVG or PDF by the suffix of its name: whole or not at all, and without a date."""
     kind = FORMATS.get(path.suffix.lower())
     if kind is None:
         raise InputError(f"{path}: expected a name ending in {', '.join(FORMATS)}")
-    metadata = {"Software": None} if kind == "png" else {"Date": None, "Creator": None}
     with styled(), warnings.catch_warnings(), atomic_path(path) as temporary, temporary.open("wb") as file:
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")  # drawn as a box, which says it
         _settle(figure)
-        figure.savefig(file, format=kind, dpi=_DPI, metadata=metadata)
+        figure.savefig(file, format=kind, dpi=_DPI, metadata=_UNDATED[kind])
 
 
 def _settle(figure: Figure) -> None:

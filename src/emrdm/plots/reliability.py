@@ -63,6 +63,8 @@ def _draw_curve(axes: Axes, points: np.ndarray, note: str) -> None:
     if low > 0 and high > _WIDE * low:
         axes.set(xscale="log", yscale="log")
         ends = (low / 1.3, high * 1.3)
+        for axis in (axes.xaxis, axes.yaxis):
+            axis.set_major_formatter(lambda value, _: f"{value:g}")
     else:
         ends = (0.0, 1.08 * high or 1.0)
         for axis in (axes.xaxis, axes.yaxis):
