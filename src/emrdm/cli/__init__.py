@@ -12,61 +12,71 @@ import os
 import signal
 import sys
 import threading
+import traceback
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import emrdm
-from emrdm.cli import ablate, bench, calibrate, convert, data, evaluate, info, preview, restore, train
-from emrdm.errors import EmrdmError, printable
+from emrdm.cli import (
+    ablate,
+    bench,
+    calibrate,
+    completion,
+    convert,
+    data,
+    evaluate,
+    info,
+    plot,
+    preview,
+    restore,
+    serve,
+    terminal,
+    train,
+    volume,
+)
+from emrdm.cli.parser import Parser
+from emrdm.errors import EmrdmError, InputError, InterruptedRunError, printable
 
-VERBS = (restore, preview, calibrate, info, data, train, ablate, evaluate, bench, convert)
+VERBS = (restore, serve, preview, calibrate, info, data, train, ablate, evaluate, bench, plot, convert, completion)
 
 _EPILOG = """\
+examples:
+  emrdm restore cloudy.png -o clear.png     remove the clouds
+  emrdm restore --help                      all about one verb
+
 exit codes: 0 done, 1 failed, 2 wrong input or usage, 130 interrupted
 """
 
 
-class _Parser(argparse.ArgumentParser):
-    """Answers a mistake with one line instead of the whole usage; options are not guessed from their beginnings."""
-
-    def __init__(self, **options: Any) -> None:
-        super().__init__(**options, allow_abbrev=False)
-
-    def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
-
-
 def build_parser() -> argparse.ArgumentParser:
     """The parser with all verbs."""
-    parser = _Parser(
+    parser = Parser(
         prog="emrdm",
         description="Remove clouds from satellite images with the EMRDM diffusion model.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--version", action="version", version=f"emrdm {emrdm.__version__}")
     parser.set_defaults(verb=None)
-    verbs = parser.add_subparsers(dest="verb", metavar="VERB")
+    verbs = parser.add_subparsers(dest="verb", metavar="VERB", title="verbs")
     for module in VERBS:
         verb = verbs.add_parser(
             module.__name__.rpartition(".")[2],
             help=module.HELP,
             description=module.DESCRIPTION,
             epilog=module.EXAMPLES,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         tasks: list[argparse.ArgumentParser] = module.configure(verb)
-        for part in (verb, *tasks):
-            _add_volume(part, default=argparse.SUPPRESS)  # before the verb or after it
         verb.set_defaults(run=module.run)
-    _add_volume(parser, default=False)
+        for depth, part in ((1, verb), *((2, task) for task in tasks)):  # before the verb or after it
+            _add_manners(part, depth)
+    _add_manners(parser, 0)
     return parser
 
 
-def _add_volume(parser: argparse.ArgumentParser, *, default: Any) -> None:
-    volume = parser.add_mutually_exclusive_group()
-    volume.add_argument("-v", "--verbose", action="store_true", default=default, help="say more about what is done")
-    volume.add_argument("-q", "--quiet", action="store_true", default=default, help="say only what was asked for")
+def _add_manners(parser: argparse.ArgumentParser, depth: int) -> None:
+    """What every part of a command line understands; the version is offered at the beginning alone."""
+    volume.add(parser, depth)
+    offered = argparse.SUPPRESS if depth else "show the version"
+    parser.add_argument("--version", action="version", version=f"emrdm {emrdm.__version__}", help=offered)
 
 
 def _with_negative_ranges(arguments: Sequence[str]) -> list[str]:
@@ -86,45 +96,71 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parsed.words += rest  # settings such as sampler.steps=8 may stand behind options
     elif rest:
         verb = f"{parser.prog} {parsed.verb}" if parsed.verb else parser.prog
-        parser.exit(2, f"{verb}: unrecognized arguments: {' '.join(rest)} (see {verb} --help)\n")
+        terminal.complain(verb, f"cannot make sense of {printable(' '.join(rest))} (see {verb} --help)")
+        parser.exit(InputError.exit_code)
     if parsed.verb is None:
         parser.print_help()
         return 0
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, signal.default_int_handler)  # clean up as for Ctrl-C
-    level = logging.INFO if parsed.verbose else logging.ERROR if parsed.quiet else logging.WARNING
-    logging.basicConfig(level=level, format="emrdm: %(message)s", stream=sys.stderr)
-    if not parsed.verbose:  # GDAL grumbles about odd tags of images that are fine
-        logging.getLogger("rasterio").setLevel(logging.CRITICAL)
+    return _run(parsed)
+
+
+def _run(parsed: argparse.Namespace) -> int:
+    """Run a verb; what goes wrong is said in one line."""
+    who, plain, level = f"emrdm {parsed.verb}", bool(getattr(parsed, "json", False)), 0
     try:
+        level = volume.read(parsed)
+        volume.set_up_messages(level, plain=plain)
         parsed.run(parsed)
+        if sys.stdout is not None:
+            sys.stdout.flush()  # a full disk is noticed here, not behind everything
     except EmrdmError as error:
-        print(f"emrdm {parsed.verb}: {error}", file=sys.stderr)
+        _trace(level)
+        terminal.complain(who, str(error), plain=plain)
         return error.exit_code
     except KeyboardInterrupt:
-        print(f"emrdm {parsed.verb}: interrupted", file=sys.stderr)
-        return 130
-    except BrokenPipeError:  # the reader, such as head, has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        if sys.stderr.isatty():
+            print(file=sys.stderr)  # behind ^C, or a line of progress
+        terminal.complain(who, "interrupted", plain=plain)
+        return InterruptedRunError.exit_code
     except OSError as error:
+        _trace(level)
         where = f"{printable(str(error.filename))}: " if error.filename else ""
-        print(f"emrdm {parsed.verb}: {where}{error.strerror or error}", file=sys.stderr)
-        return 1
+        terminal.complain(who, f"{where}{error.strerror or error}", plain=plain)
+        return EmrdmError.exit_code
     return 0
+
+
+def _trace(level: int) -> None:
+    """Where an error was raised, for those who asked for everything."""
+    if level > 1:
+        traceback.print_exc()
 
 
 def program() -> NoReturn:
     """Run the command line of this process, and end it."""
+    terminal.settle()
     try:
         code: object = main()
     except SystemExit as end:
         code = end.code
+    except KeyboardInterrupt:  # before there was anything to interrupt
+        code = InterruptedRunError.exit_code
+    except OSError as error:  # help that could not be printed
+        terminal.complain("emrdm", error.strerror or str(error))
+        code = EmrdmError.exit_code
+    try:
+        sys.stdout.flush()
+    except OSError as error:  # such as a full disk; Python would try again behind this, and complain in its own way
+        if not code:
+            terminal.complain("emrdm", error.strerror or str(error))
+        terminal.drop(sys.stdout)
+        code = code or EmrdmError.exit_code
     if "WORLD_SIZE" in os.environ and isinstance(code, int | None):
         # One of several processes: threads of torch's collectives may still be there, and every so often abort what has
         # ended well. So without Python's way out.
         logging.shutdown()
-        sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code or 0)
     raise SystemExit(code)
