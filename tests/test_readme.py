@@ -56,23 +56,6 @@ def test_python_blocks_run_in_order(tmp_path, monkeypatch):
     assert names["image"].shape == (1, 4, 32, 32)
 
 
-def test_python_blocks_of_the_pages_run(tmp_path, capsys, monkeypatch):
-    names = {
-        "root": rice(tmp_path / "rice"),
-        "prediction": torch.rand(2, 3, 40, 40),
-        "target": torch.rand(2, 3, 40, 40),
-    }
-    monkeypatch.chdir(tmp_path)
-    scene(tmp_path)
-    EMRDM.from_preset("tiny").save("weights.safetensors")
-    for page in ("data.md", "metrics.md", "training.md", "scenes.md"):
-        for block in re.findall(
-            r"^```python\n(.*?)^```$", (ROOT / "docs" / page).read_text(), re.MULTILINE | re.DOTALL
-        ):
-            exec(compile(block, page, "exec"), names)
-    assert "torch.Size([3, 48, 48])" in capsys.readouterr().out
-
-
 def test_commands_run(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     torch.save({"state_dict": their_state(small_entries())}, "their.ckpt")
@@ -84,6 +67,8 @@ def test_commands_run(tmp_path, monkeypatch, capsys):
     assert len(commands) >= 11
     for command in commands:
         arguments = shlex.split(command, comments=True)[1:]
+        if arguments[0] == "serve":  # goes on until somebody ends it; tests/serve has it in a browser
+            continue
         if "scenes/*.tif" in arguments:  # as a shell does
             at = arguments.index("scenes/*.tif")
             arguments[at : at + 1] = sorted(str(path) for path in Path("scenes").glob("*.tif"))
