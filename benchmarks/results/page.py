@@ -8,7 +8,7 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-from benchmarks.results import parts, store
+from benchmarks.results import card, parts, store
 from benchmarks.results.tables import bold_best, cell, heading, markdown, seconds
 
 from emrdm.errors import InputError
@@ -41,9 +41,10 @@ def page(arguments: argparse.Namespace) -> None:
             old.unlink()
     for name, draw in figures.items():
         draw(images / name)
-    with atomic_path(arguments.docs / "results.md") as temporary:
-        temporary.write_text(text, "utf-8")
-    print(arguments.docs / "results.md")
+    for name, content in (("results.md", text), ("default-model.md", card.build(arguments.runs))):
+        with atomic_path(arguments.docs / name) as temporary:
+            temporary.write_text(content, "utf-8")
+        print(arguments.docs / name)
 
 
 def build(runs: Path) -> tuple[str, Mapping[str, parts.Draw]]:
