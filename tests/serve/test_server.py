@@ -4,7 +4,6 @@ import os
 import socket
 import subprocess
 import sys
-import time
 import urllib.request
 
 import pytest
@@ -59,25 +58,15 @@ def test_the_page_is_served_and_leaves_nothing_behind(tmp_path):
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     command = [sys.executable, "-m", "emrdm", "serve", "--no-browser", "--port", str(port)]
-    with subprocess.Popen(command, env={**os.environ, "TMPDIR": str(tmp_path)}) as server:
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as server:
         try:
-            config = answer(f"http://127.0.0.1:{port}/config")
-            assert "rgb-small" in config or "default" in config
+            address = f"http://127.0.0.1:{port}/"
+            assert server.stdout.readline() == f"{address} is the page; Ctrl-C ends it\n"
+            with urllib.request.urlopen(f"{address}config", timeout=30) as found:
+                assert "default (red, green, blue)" in found.read().decode()
             assert list(tmp_path.glob("emrdm-serve-*"))
         finally:
             server.terminate()
         assert server.wait(30) == 0
     assert not list(tmp_path.glob("emrdm-serve-*"))
-
-
-def answer(address, patience=60.0):
-    """What is there, once it is."""
-    end = time.monotonic() + patience
-    while True:
-        try:
-            with urllib.request.urlopen(address, timeout=10) as found:
-                return found.read().decode()
-        except OSError:
-            if time.monotonic() > end:
-                raise
-            time.sleep(0.2)
