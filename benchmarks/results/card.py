@@ -32,6 +32,7 @@ def build(runs: Path) -> str:
         facts=_facts(embedded.default_weights(), test),
         scores=_scores(test) if test else MISSING,
         training=_training(trained) if trained else MISSING,
+        tested="the test lists were scored when the weights were final." if test else "the test lists were not scored.",
     )
 
 
