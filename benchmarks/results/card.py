@@ -80,8 +80,15 @@ def _training(runs: Sequence[Mapping[str, Any]]) -> str:
             seconds(run["seconds"]),
             f"{number(run['steps_a_second']):.3g}",
             str(run["device"]),
-            *(show("psnr", number(run["end"].get(key, {}).get("psnr"))) for key in sets),
+            *(_end(run, key) for key in sets),
         ]
         for run in runs
     ]
-    return markdown([head, *rows]) + "\n\nPSNR of validation images at the end, protocol `standard`."
+    words = "PSNR at the end, protocol `standard`, and on how many validation images: compare only what has as many."
+    return f"{markdown([head, *rows])}\n\n{words}"
+
+
+def _end(run: Mapping[str, Any], key: str) -> str:
+    if key not in run["end"]:
+        return "-"
+    return f"{show('psnr', number(run['end'][key].get('psnr')))} ({run['images'][key]})"

@@ -59,8 +59,10 @@ def test_the_card_has_scores_and_training_or_says_what_is_missing(tmp_path):
 @pytest.mark.parametrize("runs", [["rgb-small-1", "rgb-small-2"]])
 def test_the_runs_of_the_default_model_are_rows_of_its_card(tmp_path, runs):
     facts = store.read(made_up.recipes_file(tmp_path))
-    made = [{**facts["runs"][0], "name": name} for name in (*runs, "other")]
+    first = {**facts["runs"][0], "images": dict.fromkeys(facts["runs"][0]["end"], 8)}
+    made = [{**first, "name": name} for name in (*runs, "other")]
     store.write(tmp_path, "recipes", {**facts, "runs": made})
     text = card.build(tmp_path)
     assert all(f"| `{name}` |" in text for name in runs)
     assert "`other`" not in text
+    assert text.count(" (8) |") == len(runs) * len(first["end"])
