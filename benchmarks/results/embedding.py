@@ -28,7 +28,7 @@ def embed(arguments: argparse.Namespace) -> None:
     config = replace(model.config, sampler=models.sampler(model, overrides))
     path = arguments.runs / f"test-{name}.json"
     scores = _scores(store.read(path)) if path.exists() else ()
-    card = replace(_card(model.card), results=(*scores, *model.card.results))
+    card = replace(_card(model.card, _earlier(arguments.runs, name)), results=(*scores, *model.card.results))
     weights.save(arguments.out, config, card, model.network.state_dict(), dtype=torch.float16)
     print(f"{arguments.out}: {arguments.out.stat().st_size:,} bytes, {len(scores)} scores of test lists in its card")
 
@@ -37,14 +37,25 @@ def _file(given: Path) -> Path:
     return given / "model.safetensors" if given.is_dir() else given
 
 
-def _card(card: ModelCard) -> ModelCard:
+def _card(card: ModelCard, earlier: str) -> ModelCard:
     """The run's, with what a run cannot know."""
     return replace(
         card,
         title="Clouds in RGB pictures, one image: the default model",
         licence=LICENCE,
-        training=f"{card.training}; the images of RICE are by Lin et al. 2019, without a stated licence",
+        training=f"{card.training}{earlier}; the images of RICE are by Lin et al. 2019, without a stated licence",
     )
+
+
+def _earlier(runs: Path, name: str) -> str:
+    """What came before the last of several runs that follow each other: a run knows the digest of its start alone."""
+    path = runs / "recipes.json"
+    known = store.read(path)["runs"] if path.exists() else []
+    chain = [run for run in known if run["name"].startswith(f"{name}-")]
+    steps, minutes = sum(run["steps"] for run in chain), sum(run["seconds"] for run in chain) / 60
+    on = ", ".join(dict.fromkeys(run["device"] for run in chain))
+    said = f", the last of {len(chain)} runs in a row: {steps:,} steps, {minutes:.0f} min on {on} in all"
+    return said if len(chain) > 1 else ""
 
 
 def _scores(facts: dict[str, Any]) -> tuple[Results, ...]:

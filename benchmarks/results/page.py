@@ -8,7 +8,7 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-from benchmarks.results import card, parts, store
+from benchmarks.results import card, learnt, parts, store
 from benchmarks.results.tables import bold_best, cell, heading, markdown, seconds
 
 from emrdm.errors import InputError
@@ -67,6 +67,7 @@ def build(runs: Path) -> tuple[str, Mapping[str, parts.Draw]]:
         filled[name] = _noted(parts.study(store.read(path)) if path.exists() else None, figures)
     path = runs / "recipes.json"
     filled["recipes"] = _noted(parts.recipes(store.read(path)) if path.exists() else None, figures)
+    filled["learnt"] = learnt.table(store.read(path)) if path.exists() else ""
     template = Template((Path(__file__).parent / "template.md").read_text("utf-8"))
     return template.substitute(filled), figures
 

@@ -66,3 +66,13 @@ def test_the_runs_of_the_default_model_are_rows_of_its_card(tmp_path, runs):
     assert all(f"| `{name}` |" in text for name in runs)
     assert "`other`" not in text
     assert text.count(" (8) |") == len(runs) * len(first["end"])
+
+
+def test_a_model_of_several_runs_says_so_in_its_card(tmp_path):
+    runs, out = made_up.everything(tmp_path / "runs"), tmp_path / "small.safetensors"
+    known = store.read(runs / "recipes.json")
+    first, second = (dict(known["runs"][0], name=f"rgb-small-{i}", steps=i * 1000, seconds=60.0 * i) for i in (1, 2))
+    store.write(runs, "recipes", {**known, "runs": [first, second]})
+    EMRDM.from_preset("tiny").save(tmp_path / "model.safetensors")
+    assert main(["embed", str(tmp_path), "--name", "rgb-small", "--runs", str(runs), "--out", str(out)]) == 0
+    assert "the last of 2 runs in a row: 3,000 steps, 3 min on" in read_header(out).card.training

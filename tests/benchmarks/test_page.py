@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from benchmarks.results import card, page, parts, tables
+from benchmarks.results import card, learnt, page, parts, tables
 from benchmarks.results.__main__ import main
 from tests.benchmarks import made_up
 
@@ -133,3 +133,15 @@ def test_a_folder_that_is_none_is_one_line(tmp_path, capsys):
     (tmp_path / "test-broken.json").write_text("{")
     assert main(["page", str(tmp_path), "--docs", str(tmp_path)]) == 2
     assert "test-broken.json cannot be read" in capsys.readouterr().err
+
+
+def test_what_was_learnt_is_the_difference_of_two_runs():
+    scores = {"base": (29.0, 0.9, 0.12), "constant": (26.5, 0.85, 0.15)}
+    runs = [
+        {"name": name, "steps": 800, "end": {key: {"psnr": p, "ssim": s, "lpips": d} for key in ("rice1", "rice2")}}
+        for name, (p, s, d) in scores.items()
+    ]
+    table = learnt.table({"runs": runs})
+    assert "| a cosine instead of a constant learning rate | 800 steps | +2.5 / +0.050 / -0.030 |" in table
+    assert "Muon" not in table  # one of its two runs is not there
+    assert learnt.table({"runs": []}) == ""
