@@ -126,3 +126,32 @@ def test_the_training_page_names_every_setting():
     for part in (TrainConfig, OptimizerConfig, WatchConfig):
         for field in dataclasses.fields(part):
             assert re.search(rf"[`.]{field.name}`", text), field.name
+
+
+@pytest.mark.parametrize(
+    ("row", "file", "method"),
+    [
+        ("the cloudy image itself", "rgb-small", "cloudy-image"),
+        ("dark-channel dehazing", "rgb-small", "dark-channel"),
+        ("`rgb-small`, inside the package", "rgb-small", "model"),
+        ("`rgb`, the paper's network", "rgb", "model"),
+    ],
+)
+def test_its_scores_are_those_of_the_saved_runs(row, file, method):
+    facts = json.loads((ROOT / "benchmarks" / "results" / "runs" / f"test-{file}.json").read_text())
+    cells = []
+    for key in ("rice1", "rice2"):
+        means = facts["datasets"][key]["methods"][method]["protocols"]["standard"]
+        cells.append(
+            "{:.2f} / {:.3f} / {:.3f}".format(*(means[metric]["mean"] for metric in ("psnr", "ssim", "lpips")))
+        )
+    assert f"| {row} | {' | '.join(cells)} |" in README
+
+
+def test_its_speeds_are_those_of_the_page_on_speed():
+    page = (ROOT / "docs" / "speed.md").read_text()
+    table = README[README.index("**Speed**") : README.index("**Sizes**")]
+    said = re.findall(r"^\| .*? \| (\S.*?) \| (\S.*?), \S.*?x \|", table, flags=re.MULTILINE)
+    assert len(said) == 4
+    for theirs, ours in said:
+        assert f"| {theirs} | {ours} |" in page
