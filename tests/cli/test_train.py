@@ -2,12 +2,14 @@
 
 import json
 import re
+from pathlib import Path
 
 import pytest
 from tests.training.little import SMALL, landscapes
 
-from emrdm import EMRDM
+from emrdm import EMRDM, embedded
 from emrdm.cli import main
+from emrdm.cli.train import weights_of
 
 SETTINGS = [f"{key}={json.dumps(value)}" for key, value in SMALL.items()]
 
@@ -113,6 +115,16 @@ def test_minutes_must_be_some(clear, capsys, tmp_path):
 def test_weights_that_do_not_fit_are_refused(clear, run, capsys, tmp_path):
     arguments = ["tiny", "--data", f"synthetic={clear}", "-o", tmp_path / "run", "--from", run / "model.safetensors"]
     assert "holds another network than the recipe's" in refusal(arguments, capsys)
+
+
+def test_the_model_inside_can_be_started_from(clear, capsys, tmp_path, monkeypatch):
+    """It is found by its name, and refused for another network as any file is; a folder of that name comes first."""
+    arguments = ["tiny", "--data", f"synthetic={clear}", "-o", tmp_path / "run", "--from", "default"]
+    assert "rgb-small.safetensors holds another network than the recipe's" in refusal(arguments, capsys)
+    assert weights_of(Path("default")) == embedded.default_weights()
+    monkeypatch.chdir(tmp_path)
+    Path("default").mkdir()
+    assert weights_of(Path("default")) == Path("default")
 
 
 def test_a_folder_that_is_no_run_is_refused(clear, capsys, tmp_path):

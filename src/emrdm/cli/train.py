@@ -9,6 +9,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from emrdm import embedded
 from emrdm.cli import settings
 from emrdm.cli.live import Live
 from emrdm.errors import InputError, InterruptedRunError
@@ -47,7 +48,7 @@ def configure(parser: argparse.ArgumentParser) -> list[argparse.ArgumentParser]:
     )
     run = parser.add_argument_group("run")
     run.add_argument("-o", "--output", type=Path, metavar="FOLDER", help="folder of the run (default: runs/RECIPE)")
-    run.add_argument("--from", dest="start_from", type=Path, metavar="WEIGHTS", help="start from these weights")
+    run.add_argument("--from", dest="start_from", type=Path, metavar="WEIGHTS", help="start from these, or \"default\"")
     old = run.add_mutually_exclusive_group()
     old.add_argument("--resume", action="store_true", help="go on with the run in the folder; refuse if there is none")
     old.add_argument("--overwrite", action="store_true", help="forget the run in the folder")
@@ -161,9 +162,13 @@ def read_recipe(name: str, arguments: argparse.Namespace, overrides: dict[str, A
 
 
 def weights_of(path: Path | None) -> Path | None:
-    """A weights file, also by the folder of the run that made it."""
-    inside = None if path is None else path / "model.safetensors"
-    return inside if inside is not None and inside.is_file() else path
+    """A weights file, also by the folder of the run that made it; "default" is what lies in the package."""
+    if path is None:
+        return None
+    if str(path) == embedded.DEFAULT and not path.exists():
+        return embedded.default_weights()
+    inside = path / "model.safetensors"
+    return inside if inside.is_file() else path
 
 
 def read_machine(arguments: argparse.Namespace) -> Machine:
