@@ -48,7 +48,7 @@ def configure(parser: argparse.ArgumentParser) -> list[argparse.ArgumentParser]:
     )
     run = parser.add_argument_group("run")
     run.add_argument("-o", "--output", type=Path, metavar="FOLDER", help="folder of the run (default: runs/RECIPE)")
-    run.add_argument("--from", dest="start_from", type=Path, metavar="WEIGHTS", help="start from these, or \"default\"")
+    run.add_argument("--from", dest="start_from", type=Path, metavar="WEIGHTS", help='start from these, or "default"')
     old = run.add_mutually_exclusive_group()
     old.add_argument("--resume", action="store_true", help="go on with the run in the folder; refuse if there is none")
     old.add_argument("--overwrite", action="store_true", help="forget the run in the folder")
