@@ -42,6 +42,10 @@ def _parser() -> argparse.ArgumentParser:
     sweep.add_argument("--images", type=int, default=40, metavar="N", help="of each set (default: %(default)s)")
     # more than 16 images of 256 x 256 are not recorded as CUDA graphs, one for each setting
     sweep.set_defaults(batch_size=20)
+    lists = verbs.add_parser("lists", help="how hard the test lists are")
+    lists.add_argument("--rice", type=Path, required=True, metavar="ROOT", help="folder with RICE1 and RICE2")
+    lists.add_argument("--out", type=Path, required=True, metavar="RUNS", help="folder of the results")
+    lists.set_defaults(run=_of("lists", "lists"))
     collect = verbs.add_parser("collect", help="studies and runs that are finished")
     collect.add_argument("folders", type=Path, nargs="+", metavar="FOLDER", help="of a study, of a run, or of some")
     collect.add_argument("--out", type=Path, required=True, metavar="RUNS", help="folder of the results")

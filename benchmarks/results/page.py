@@ -8,7 +8,7 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-from benchmarks.results import card, learnt, parts, store
+from benchmarks.results import card, learnt, lists, parts, store
 from benchmarks.results.tables import bold_best, cell, heading, markdown, seconds
 
 from emrdm.errors import InputError
@@ -68,6 +68,8 @@ def build(runs: Path) -> tuple[str, Mapping[str, parts.Draw]]:
     path = runs / "recipes.json"
     filled["recipes"] = _noted(parts.recipes(store.read(path)) if path.exists() else None, figures)
     filled["learnt"] = learnt.table(store.read(path)) if path.exists() else ""
+    path = runs / "lists.json"
+    filled["lists"] = lists.sentences(store.read(path), DATASETS) if path.exists() else ""
     template = Template((Path(__file__).parent / "template.md").read_text("utf-8"))
     return template.substitute(filled), figures
 

@@ -8,7 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from benchmarks.results import measuring, store
+import torch
+from benchmarks.results import lists, measuring, store
 from benchmarks.results.__main__ import main
 from tests.evaluation.folders import opened, rice
 
@@ -38,6 +39,23 @@ def root(tmp_path_factory):
 def run(verb, model, root, out, *more):
     words = ["--name", "small", "--rice", str(root), "--out", str(out), "--device", "cpu", *more]
     return main([verb, str(model), *words])
+
+
+def test_flat_ground_and_twins_are_counted():
+    noise = torch.rand(6, 3, 32, 32, generator=torch.Generator().manual_seed(0)) * 255
+    sea = torch.tensor([20.0, 40.0, 90.0]).view(3, 1, 1).expand(3, 32, 32)  # bands differ, pixels do not
+    found = lists.compare(torch.stack([sea, noise[0], noise[1]]), torch.stack([sea, noise[0] * 0.8 + 20, noise[2]]))
+    assert (found["images"], found["flat"], found["twins"]) == (3, 1, 1)
+    assert found["nearest"] == pytest.approx(1.0)
+    assert lists.compare(noise[:2], noise[2:])["twins"] == 0
+    assert lists.compare(sea[None], noise)["nearest"] is None
+
+
+def test_the_lists_are_compared_as_they_lie(root, tmp_path):
+    assert main(["lists", "--rice", str(root), "--out", str(tmp_path)]) == 0
+    found = store.read(tmp_path / "lists.json")
+    assert {key: row["images"] for key, row in found["datasets"].items()} == {"rice1": 3, "rice2": 2}
+    assert "of 3 on RICE1" in lists.sentences(found, {"rice1": "RICE1", "rice2": "RICE2"})
 
 
 def test_score_writes_what_evaluation_finds(model, root, tmp_path, capsys):
