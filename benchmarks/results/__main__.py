@@ -42,10 +42,7 @@ def _parser() -> argparse.ArgumentParser:
     sweep.add_argument("--images", type=int, default=40, metavar="N", help="of each set (default: %(default)s)")
     # more than 16 images of 256 x 256 are not recorded as CUDA graphs, one for each setting
     sweep.set_defaults(batch_size=20)
-    lists = verbs.add_parser("lists", help="how hard the test lists are")
-    lists.add_argument("--rice", type=Path, required=True, metavar="ROOT", help="folder with RICE1 and RICE2")
-    lists.add_argument("--out", type=Path, required=True, metavar="RUNS", help="folder of the results")
-    lists.set_defaults(run=_of("lists", "lists"))
+    _measuring(verbs.add_parser("lists", help="how hard the test lists are, for a model"), "lists", "lists")
     collect = verbs.add_parser("collect", help="studies and runs that are finished")
     collect.add_argument("folders", type=Path, nargs="+", metavar="FOLDER", help="of a study, of a run, or of some")
     collect.add_argument("--out", type=Path, required=True, metavar="RUNS", help="folder of the results")
@@ -80,14 +77,14 @@ def _of(module: str, function: str) -> Callable[[argparse.Namespace], None]:
     return run
 
 
-def _measuring(parser: argparse.ArgumentParser, verb: str) -> argparse.ArgumentParser:
+def _measuring(parser: argparse.ArgumentParser, verb: str, module: str = "measuring") -> argparse.ArgumentParser:
     parser.add_argument("model", metavar="MODEL", help="weights file, or the folder of a run")
     parser.add_argument("--name", required=True, help="what the model is called on the page, such as rgb-small")
     parser.add_argument("--rice", type=Path, required=True, metavar="ROOT", help="folder with RICE1 and RICE2")
     parser.add_argument("--out", type=Path, required=True, metavar="RUNS", help="folder of the results")
     parser.add_argument("--device", metavar="NAME", help="cpu or cuda (default: cuda where there is one)")
     parser.add_argument("--batch-size", type=int, default=16, metavar="N", help="images at a time")
-    parser.set_defaults(run=_of("measuring", verb))
+    parser.set_defaults(run=_of(module, verb))
     return parser
 
 

@@ -69,7 +69,7 @@ def build(runs: Path) -> tuple[str, Mapping[str, parts.Draw]]:
     filled["recipes"] = _noted(parts.recipes(store.read(path)) if path.exists() else None, figures)
     filled["learnt"] = learnt.table(store.read(path)) if path.exists() else ""
     path = runs / "lists.json"
-    filled["lists"] = lists.sentences(store.read(path), DATASETS) if path.exists() else ""
+    filled["lists"] = lists.text(store.read(path), DATASETS) if path.exists() else MISSING
     template = Template((Path(__file__).parent / "template.md").read_text("utf-8"))
     return template.substitute(filled), figures
 

@@ -51,11 +51,31 @@ def test_flat_ground_and_twins_are_counted():
     assert lists.compare(sea[None], noise)["nearest"] is None
 
 
-def test_the_lists_are_compared_as_they_lie(root, tmp_path):
-    assert main(["lists", "--rice", str(root), "--out", str(tmp_path)]) == 0
+def test_the_lists_are_compared_as_they_lie(model, root, tmp_path):
+    assert run("lists", model, root, tmp_path) == 0
     found = store.read(tmp_path / "lists.json")
     assert {key: row["images"] for key, row in found["datasets"].items()} == {"rice1": 3, "rice2": 2}
-    assert "of 3 on RICE1" in lists.sentences(found, {"rice1": "RICE1", "rice2": "RICE2"})
+    cloudy = opened(root / "RICE1", split="test")
+    expected = evaluate(
+        cloudy, [BaselinePredictor(BASELINES["cloudy-image"], cloudy.data)], [PROTOCOLS["standard"]]
+    ).of("cloudy-image", "standard")
+    assert found["datasets"]["rice1"]["psnr"]["cloudy-image"]["all"] == pytest.approx(
+        expected.mean("psnr").value, rel=1e-5
+    )
+    text = lists.text(found, {"rice1": "RICE1", "rice2": "RICE2"})
+    assert "RICE1, all (3)" in text
+    assert "`small`" in text
+
+
+def test_scores_of_flat_and_textured_images_apart():
+    assert lists.apart({"a": 10.0, "b": 20.0, "c": 40.0}, {"a": True, "b": False, "c": False}) == {
+        "all": pytest.approx(70 / 3),
+        "flat": 10.0,
+        "textured": 30.0,
+    }
+    assert "flat" not in lists.apart({"a": 1.0}, {"a": False})
+    half = torch.cat([torch.zeros(3, 4, 8), torch.full((3, 4, 8), 200.0)], 1)
+    assert lists._one_colour(half) == pytest.approx(20 * math.log10(255 / 100), abs=1e-4)
 
 
 def test_score_writes_what_evaluation_finds(model, root, tmp_path, capsys):

@@ -87,7 +87,7 @@ def test_a_series_a_window_and_bands(run, scene):
     with Image.open(whole) as picture:
         assert picture.width == 3 * (3 * 140 + 6) + 6
     other = scene / "other.jpg"
-    assert run(*args, "-q", "--bands", "8,4,3", "-o", other)[0] == 0
+    assert run(*args, "-q", "--bands", "8,4,3", "--names", "cloudy, ours, truth", "-o", other)[0] == 0
     with Image.open(other) as picture:
         assert picture.format == "JPEG"
 
@@ -111,6 +111,7 @@ def test_plain_pictures(run, tmp_path):
         (("-o", "{}/out.png", "--window", "0,0,999,9"), "expected a part of"),
         (("-o", "{}/out.png", "--bands", "B99"), "no band 'B99'"),
         (("-o", "{}/out.png", "--bands", "B4,B3"), "expected three, or one"),
+        (("-o", "{}/out.png", "--names", "a,b,c"), "3 names for 2 images: expected one each"),
         (("-o", "{}/out.png", "--size", "0"), "--size is 0"),
         (("-o", "{}/out.png", "--size", "99"), "99 pixels wide for 2 images"),
         (("-o", "{}/out.png", "--uncertainty", "{}/none.tif"), "none.tif"),

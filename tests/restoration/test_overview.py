@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from emrdm.errors import InputError
+from emrdm.pictures import Tile
 from emrdm.rasters.grid import Grid
 from emrdm.rasters.source import ArraySource
 from emrdm.restoration import overview
@@ -209,6 +210,15 @@ def test_labels_tell_the_date_once():
     assert overview._label(image(1, name="scene.tif")) == "before: scene.tif"
 
 
+def test_names_stand_above_in_order(monkeypatch):
+    above = []
+    monkeypatch.setattr(overview.pictures, "Tile", lambda title, pixels: above.append(title) or Tile(title, pixels))
+    draw(
+        image(1, name="truth.tif"), [image(2, name="a.tif"), image(3, name="b.tif")], names=["ours", "theirs", "truth"]
+    )
+    assert above == ["ours", "theirs", "truth"]
+
+
 @pytest.mark.parametrize(
     ("cloudy", "options", "message"),
     [
@@ -220,6 +230,7 @@ def test_labels_tell_the_date_once():
         (image(1), {"bands": ("1", "2")}, "expected three, or one"),
         (image(1), {"bands": ("4",)}, "no band '4'"),
         (image(1), {"size": 100}, "expected 146"),
+        (image(1), {"names": ["ours"]}, "1 name for 2 images: expected one each"),
         (image(1), {"uncertainty": image(1, (3, 3))}, "not on the same grid"),
     ],
 )

@@ -26,6 +26,7 @@ examples:
   emrdm preview clear.tif cloudy.tif --uncertainty std.tif -o with_std.png
   emrdm preview clear.tif cloudy.tif --window 2048,512,600,800 -o detail.png
   emrdm preview clear.tif cloudy.tif --bands B8,B4,B3 -o false_colour.png
+  emrdm preview truth.tif a.tif b.tif --names ours,theirs,truth -o methods.png
 """
 _CACHE = 256 << 20  # bytes of decoded blocks: GDAL would take a twentieth of the memory
 
@@ -45,6 +46,7 @@ def configure(parser: argparse.ArgumentParser) -> list[argparse.ArgumentParser]:
     parser.add_argument(
         "--bands", metavar="NAMES", help="bands to show: three, such as B8,B4,B3, or one; numbers count from 1"
     )
+    parser.add_argument("--names", metavar="A,B", help="what to write above the images, from left to right")
     parser.add_argument("--overwrite", action="store_true", help="replace FILE if it exists")
     return []
 
@@ -67,6 +69,7 @@ def run(arguments: argparse.Namespace) -> None:
             uncertainty=None if spread is None else files.enter_context(open_source(spread)),
             window=window,
             bands=[] if arguments.bands is None else [name.strip() for name in arguments.bands.split(",")],
+            names=[] if arguments.names is None else [name.strip() for name in arguments.names.split(",")],
             size=arguments.size,
             progress=Progress("reading", unit="pieces", silent=arguments.quiet),
         )

@@ -156,8 +156,8 @@ def multistep(
 ) -> Tensor:
     """Second order at one denoiser call a step: extrapolates D from the step before (DPM-Solver++ 2M).
 
-    With y = x - k mu the backward ODE is EDM's, dy/dsigma = (y - D) / sigma, whatever s and sigma are. It is solved
-    exactly for a D that is linear in ln sigma; the first step and the last, to sigma = 0, hold D constant.
+    With y = x - k mu the backward ODE is EDM's, dy/dsigma = (y - D) / sigma, whatever s and sigma are. For a
+    constant D a step is exact; the first step and the last, to sigma = 0, take it as constant.
     """
     x = start(mu, times, process, noise)
     previous: Tensor | None = None

@@ -15,6 +15,7 @@ from emrdm.errors import InputError
 from emrdm.rasters.bands import canonical
 from emrdm.rasters.source import Source
 from emrdm.window import Window
+from emrdm.wording import many
 
 _LOG = logging.getLogger(__name__)
 _COLOURS = (("B4", "B3", "B2"), ("red", "green", "blue"), ("r", "g", "b"))
@@ -36,6 +37,7 @@ def draw(
     uncertainty: Source | None = None,
     window: Window | None = None,
     bands: Sequence[str] = (),
+    names: Sequence[str] = (),
     size: int = 1600,
     progress: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> Any:
@@ -49,6 +51,7 @@ def draw(
         uncertainty: its standard deviation; several bands are shown as their root mean square.
         window: the part to show, all of it by default.
         bands: to show instead of true colour, three or one, by names or by numbers from 1.
+        names: written above the images, from left to right, instead of "before" and "after" with their files.
         size: width of the picture in pixels.
         progress: told how many pieces of how many were read.
     """
@@ -56,6 +59,8 @@ def draw(
     for source in [*cloudy, *maps]:
         _check_grid(clear, source)
     window = _checked(window, clear)
+    if names and len(names) != 1 + len(cloudy):
+        raise InputError(f"{many(len(names), 'name')} for {many(1 + len(cloudy), 'image')}: expected one each")
     count = 1 + len(cloudy) + len(maps)
     columns = count if count <= 4 else math.ceil(math.sqrt(count))
     side = (size - _GAP) // columns - _GAP
@@ -70,9 +75,9 @@ def draw(
     reading = _Reading(window, max(1, longest // side), count, progress)  # up to twice as large as shown
     parts = [reading.small(source, chosen) for source, chosen in zip((clear, *cloudy, *maps), choices, strict=True)]
     black_white = _limits(clear, parts[0])
-    before = zip(cloudy, parts[1 : 1 + len(cloudy)], strict=True)
-    tiles = [pictures.Tile(_label(source), _picture(part, black_white)) for source, part in before]
-    tiles.append(pictures.Tile(f"after: {Path(clear.name).name}", _picture(parts[0], black_white)))
+    titles = names or [*map(_label, cloudy), f"after: {Path(clear.name).name}"]
+    images = [_picture(part, black_white) for part in (*parts[1 : 1 + len(cloudy)], parts[0])]
+    tiles = [pictures.Tile(*titled) for titled in zip(titles, images, strict=True)]
     highest = 0.0
     if maps:
         drawn, highest = _in_colours(parts[-1])
