@@ -44,7 +44,7 @@ def run(out: Path, picture: Path) -> None:
     started = time.perf_counter()
     files = example()
     with open_scene(files.cloudy) as scene:
-        found = restore_scene(scene, samples=SAMPLES, progress=Progress("restoring", unit="tiles"))
+        found = restore_scene(scene, samples=SAMPLES, progress=Progress("restoring", unit="tile steps"))
     found.save(out / "restored.tif", overwrite=True)
 
     cloudy, truth = read(files.cloudy).pixels, read(files.clear).pixels

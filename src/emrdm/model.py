@@ -166,8 +166,8 @@ class EMRDM:
             return hub.push(path, repository, private=private)
 
     def digest(self) -> str:
-        """Of the configuration, the card and all weights: what tells two models apart."""
-        return weights.digest(self.config, self.card, self.network.state_dict())
+        """Of the configuration and all weights: what tells two models apart, and not where they were stored."""
+        return weights.identity(self.config, self.network.state_dict())
 
     def to(self, device: torch.device | str) -> EMRDM:
         """Move the network; returns the model."""

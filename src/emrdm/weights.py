@@ -161,6 +161,16 @@ def digest(config: ModelConfig, card: ModelCard, tensors: Mapping[str, Tensor]) 
     return result.hexdigest()
 
 
+def identity(config: ModelConfig, tensors: Mapping[str, Tensor]) -> str:
+    """SHA-256 of what a model computes: configuration and weights as single precision, whatever file they lie in."""
+    result = hashlib.sha256(json.dumps(dump(config), sort_keys=True).encode())
+    for name in sorted(tensors):
+        tensor = tensors[name].detach().to("cpu", torch.float32).contiguous()
+        result.update(f"{name} {tuple(tensor.shape)}\n".encode())
+        result.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
+    return result.hexdigest()
+
+
 def _header(path: Path, metadata: Mapping[str, str] | None) -> Header:
     text = (metadata or {}).get(_KEY)
     if text is None:

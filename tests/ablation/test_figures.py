@@ -95,7 +95,7 @@ def test_tables_are_written_where_matplotlib_or_pillow_is_missing(tmp_path, monk
     written, missing = write_report(pictured(), tmp_path)
     assert [path.name for path in written] == ["table.md", "table.csv", "table.json"]
     assert missing == [
-        "no plot: plots need matplotlib: pip install 'emrdm[train]'",
+        "no plot: plots need matplotlib: pip install 'emrdm[plots]'",
         "no picture sheet: pictures need pillow: pip install 'emrdm[pictures]'",
     ]
 

@@ -188,7 +188,7 @@ def test_without_matplotlib_nothing_is_read(run, scene, monkeypatch):
     assert run(*paths(scene), "-q")[0] == 0
     code, out, err = run(*paths(scene), "-o", scene["folder"] / "a.png")
     assert (code, out, len(err)) == (1, [], 1)
-    assert "pip install 'emrdm[train]'" in err[0]
+    assert "pip install 'emrdm[plots]'" in err[0]
 
 
 @pytest.mark.parametrize(

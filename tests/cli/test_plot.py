@@ -208,4 +208,4 @@ def test_without_matplotlib_it_says_so_before_any_work(run, tmp_path, monkeypatc
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     code, lines, _ = run("curves", tmp_path / "nowhere")
     assert code == 1
-    assert lines == ["emrdm plot: plots need matplotlib: pip install 'emrdm[train]'"]
+    assert lines == ["emrdm plot: plots need matplotlib: pip install 'emrdm[plots]'"]

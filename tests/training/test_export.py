@@ -90,7 +90,7 @@ def test_without_matplotlib_the_card_has_no_curves(run, monkeypatch, caplog):
     folder, preset, data = run
 
     def missing(*_, **__):
-        raise MissingDependencyError("plots need matplotlib: pip install 'emrdm[train]'")
+        raise MissingDependencyError("plots need matplotlib: pip install 'emrdm[plots]'")
 
     monkeypatch.setattr(export, "training_curves", missing)
     export.write_card(folder, preset, place(), data, 8)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import textwrap
 from dataclasses import dataclass
 from pathlib import Path
@@ -93,7 +94,7 @@ def _tell_devices(model: str | None, *, as_json: bool) -> None:
         print(title)
         for name, text in rows.items():
             start = f"  {name:10}"
-            print("\n".join(textwrap.wrap(printable(text), 100, initial_indent=start, subsequent_indent=" " * 12)))
+            print("\n".join(textwrap.wrap(printable(text), _width(), initial_indent=start, subsequent_indent=" " * 12)))
 
 
 @dataclass(frozen=True)
@@ -107,12 +108,16 @@ class _Described:
     preset: Preset | None = None
     header: Header | None = None
     dtype: str | None = None
+    digest: str | None = None
 
     def facts(self) -> dict[str, Any]:
         """As plain data: what --json prints."""
         from emrdm.strict import dump
 
-        weights = {**dump(self.header.card), "dtype": self.dtype, "digest": self.header.digest} if self.header else None
+        weights = None
+        if self.header:
+            digests = {"digest": self.digest, "file_digest": self.header.digest}
+            weights = {**dump(self.header.card), "dtype": self.dtype, **digests}
         return {
             "model": self.model,
             "title": self.title,
@@ -128,6 +133,7 @@ class _Described:
 
 def _describe(model: str, size: int) -> _Described:
     """Names of models win over files of the same name; anything else with a suffix or a slash is a file."""
+    from emrdm.model import EMRDM
     from emrdm.presets import load_preset, preset_names
     from emrdm.presets.reading import is_preset_file
     from emrdm.weights import read_header, stored_dtype
@@ -142,7 +148,8 @@ def _describe(model: str, size: int) -> _Described:
             path = Path(model)
     if path is not None:
         header = read_header(path)
-        return _Described(model, size, header.config, header.card.title, header=header, dtype=stored_dtype(path))
+        dtype, digest = stored_dtype(path), EMRDM.load(path).digest()
+        return _Described(model, size, header.config, header.card.title, header=header, dtype=dtype, digest=digest)
     preset = load_preset(model)
     return _Described(model, size, preset.model, preset.title, preset=preset)
 
@@ -153,7 +160,7 @@ def _render(found: _Described) -> str:
     lines = [printable(f"{found.model}: {found.title}" if found.title else found.model), ""]
     for name, text in rows:  # texts of a card come from strangers
         start = f"{name:{width}}  "
-        lines += textwrap.wrap(printable(text), 100, initial_indent=start, subsequent_indent=" " * len(start))
+        lines += textwrap.wrap(printable(text), _width(), initial_indent=start, subsequent_indent=" " * len(start))
     return "\n".join(lines)
 
 
@@ -239,12 +246,23 @@ def _weight_rows(found: _Described) -> list[tuple[str, str]]:
         if card.training:
             rows.append(("trained on", card.training))
         rows += [("scores", _scores(results)) for results in card.results]
-        rows.append(("digest", found.header.digest))
+        rows.append(("digest", f"{found.digest}, as in the tags of what it restores"))
     return rows
 
 
+def _width() -> int:
+    """Columns of text: those of the terminal, but no more than can be read."""
+    return min(max(shutil.get_terminal_size((100, 24)).columns, 60), 100)
+
+
 def _scores(results: Results) -> str:
-    scores = ", ".join(f"{name.upper()} {value:g}" for name, value in results.scores.items())
+    """Those that have a better end, with no more digits than mean something."""
+    from emrdm.metrics.protocols import METRICS, Metric
+
+    told = {METRICS.get(name, Metric(name.upper(), "higher", 6)): value for name, value in results.scores.items()}
+    scores = ", ".join(
+        f"{metric.label} {round(value, metric.digits):g}" for metric, value in told.items() if metric.better
+    )
     return f"{scores} on {results.dataset}, protocol {results.protocol} ({results.source})"
 
 

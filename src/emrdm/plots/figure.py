@@ -87,7 +87,7 @@ def matplotlib() -> Any:
         import matplotlib.style
         import matplotlib.ticker
     except ImportError:
-        raise MissingDependencyError("plots need matplotlib: pip install 'emrdm[train]'") from None
+        raise MissingDependencyError("plots need matplotlib: pip install 'emrdm[plots]'") from None
     return library
 
 
