@@ -4,11 +4,12 @@ from emrdm import load_preset
 from emrdm.devices import describe_devices
 
 
-def test_the_cpu_is_always_described():
+def test_the_cpu_is_always_described(monkeypatch):
+    monkeypatch.setattr("torch.get_num_threads", lambda: 1)
     found = describe_devices()
     software, cpu = next(iter(found)), next(title for title in found if title.startswith("cpu"))
     assert software.startswith("torch 2.")
-    assert "threads" in cpu
+    assert cpu == "cpu, 1 thread"
     assert found[cpu]["restoring"].startswith("fused operations in ")
     assert found[cpu]["exact"] == "plain network in float32, tiled attention (exact)"
     assert found[cpu]["kernels"] == "not usable: no kernels for a cpu"

@@ -368,7 +368,7 @@ BAD_MONO = [
     ),
     (lambda m: m.restore(np.array(["a"] * 12).reshape(3, 2, 2)), "expected real numbers"),
     (lambda m: m.restore(pixels(3, 16, 16), pixels(2, 16, 16)), "aux was given: this model takes no auxiliary bands"),
-    (lambda m: m.restore(pixels(3, 16, 16), dates=["2024-05-01"]), "1 dates were given: this model restores one image"),
+    (lambda m: m.restore(pixels(3, 16, 16), dates=["2024-05-01"]), "1 date given: this model restores one image"),
     (lambda m: m.restore(pixels(3, 16, 16), steps=0), "sampler.steps is 0: expected at least 1"),
 ]
 BAD_MULTI = [
@@ -383,7 +383,7 @@ BAD_MULTI = [
     (lambda m: m.restore(pixels(2, 3, 16, 16), pixels(2, 2, 16, 16)), "aux has 2 bands"),
     (
         lambda m: m.restore(pixels(2, 3, 16, 16), pixels(2, 1, 16, 16), dates=["2024-05-01"]),
-        "1 dates were given for 2 frames",
+        "1 date given for 2 frames",
     ),
     (
         lambda m: m.restore(pixels(2, 3, 16, 16), pixels(2, 1, 16, 16), dates=["2024-05-01"] * 2),

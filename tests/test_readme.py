@@ -46,7 +46,9 @@ def test_python_blocks_run_in_order(tmp_path, monkeypatch):
     scene(tmp_path)
     EMRDM.from_preset("tiny").save("weights.safetensors")
     generator = np.random.default_rng(0)
-    names = {"cloudy": generator.integers(0, 256, (3, 20, 24), dtype=np.uint8)}  # a small image, as a user would have it
+    names = {
+        "cloudy": generator.integers(0, 256, (3, 20, 24), dtype=np.uint8)
+    }  # a small image, as a user would have it
     for block in blocks("python"):
         exec(compile(block, "README.md", "exec"), names)
     assert names["clear"].shape == (3, 20, 24)

@@ -14,6 +14,7 @@ from emrdm.networks import NetworkConfig, build
 from emrdm.networks.choices import cache_file
 from emrdm.networks.fast import FastNetwork
 from emrdm.networks.neighborhood import choose
+from emrdm.wording import many
 
 # As small as networks get: how one runs does not depend on how large it is.
 _SMALL = NetworkConfig(
@@ -38,7 +39,7 @@ def describe_devices(config: ModelConfig | None = None) -> dict[str, dict[str, s
         size = f"{facts.total_memory / 2**30:.0f} GiB, compute capability {facts.major}.{facts.minor}"
         found[f"cuda:{i}, {facts.name}, {size}"] = _ways(network, device)
     cpu = torch.device("cpu")
-    found[f"cpu, {torch.get_num_threads()} threads"] = _ways(network, cpu)
+    found[f"cpu, {many(torch.get_num_threads(), 'thread')}"] = _ways(network, cpu)
     return found
 
 

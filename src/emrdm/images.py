@@ -20,6 +20,7 @@ from torch import Tensor
 
 from emrdm.config import Band, ModelConfig
 from emrdm.errors import EmrdmError, InputError
+from emrdm.wording import many
 
 Array = TypeVar("Array", np.ndarray, Tensor)
 Date = str | datetime.date | np.datetime64 | float
@@ -145,7 +146,7 @@ def _with_leading_axes(
         raise InputError(f"{name} has {x.ndim} axes, shape {tuple(x.shape)}: expected {layouts}")
     if x.shape[-3] != len(bands):
         raise InputError(
-            f"{name} has {x.shape[-3]} bands, shape {tuple(x.shape)}: "
+            f"{name} has {many(x.shape[-3], 'band')}, shape {tuple(x.shape)}: "
             f"expected {len(bands)} ({_names(bands)}){_band_hint(config, x, name)}"
         )
     if min(x.shape) == 0:
@@ -255,9 +256,9 @@ def _date_order(config: ModelConfig, dates: Sequence[Date], count: int) -> Tenso
     if not isinstance(dates, list | tuple | np.ndarray) or np.ndim(dates) == 0:
         raise InputError(f"dates is a {type(dates).__name__}: expected a list with one date a frame")
     if not config.network.multi_temporal:
-        raise InputError(f"{len(dates)} dates were given: this model restores one image at a time")
+        raise InputError(f"{many(len(dates), 'date')} given: this model restores one image at a time")
     if len(dates) != count:
-        raise InputError(f"{len(dates)} dates were given for {count} frames: expected one a frame")
+        raise InputError(f"{many(len(dates), 'date')} given for {many(count, 'frame')}: expected one a frame")
     times = [_time(date) for date in dates]
     if len({isinstance(time, float) for time in times}) > 1:
         raise InputError("dates are of different kinds: expected all calendar dates or all numbers")

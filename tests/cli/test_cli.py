@@ -36,7 +36,7 @@ def test_version(capsys):
     [
         (["inof"], "unknown verb 'inof'"),
         (["info", "tiny", "--siz", "3"], "unknown option --siz"),
-        (["info", "--size", "x"], "invalid int value: 'x'"),
+        (["info", "--size", "x"], "argument --size: found 'x': expected a whole number"),
         (["convert", "a.ckpt"], "required: -o/--output"),
     ],
 )

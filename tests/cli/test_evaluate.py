@@ -166,7 +166,8 @@ def test_sampler_settings_change_the_result(root, capsys):
     ("words", "message"),
     [
         (["rice1"], "found 'rice1': expected [MODEL] DATASET ROOT"),
-        (["tiny", "rice1", "ROOT", "steps=3"], "a setting of the sampler is written sampler.steps=3"),
+        (["tiny", "rice1", "ROOT", "steps=3"], "steps=3 is a setting of the sampler: expected sampler.steps=3"),
+        (["tiny", "rice1", "ROOT", "stepz=3"], "a setting of the sampler is written sampler.stepz=3"),
         (["rice3", "ROOT"], "unknown data set 'rice3'; did you mean 'rice2'?"),
         (["rice1", "nowhere"], "nowhere does not exist: expected ROOT/cloud/N.png"),
         (["rice1", "ROOT", "--protocol", "psnr"], "unknown protocol 'psnr'"),

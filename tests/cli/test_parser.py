@@ -1,5 +1,7 @@
 """Mistakes in one line with what may have been meant, and help that reads well."""
 
+import argparse
+
 import pytest
 
 from emrdm.cli import build_parser, main
@@ -24,6 +26,28 @@ from emrdm.cli.parser import Parser
 def test_what_is_misspelt_is_told_with_the_nearest_name(words, message, capsys):
     with pytest.raises(SystemExit) as caught:
         main(words.split())
+    assert caught.value.code == 2
+    assert capsys.readouterr().err == message + "\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--size", "two"], "p: argument --size: found 'two': expected a whole number (see p --help)"),
+        (["--size", "2.5"], "p: argument --size: found '2.5': expected a whole number (see p --help)"),
+        (["--share", "half\n"], r"p: argument --share: found 'half\n': expected a number (see p --help)"),
+        (["--odd", "2"], "p: argument --odd: 2 is even (see p --help)"),
+    ],
+)
+def test_what_is_no_number_is_told_in_plain_words(words, message, capsys):
+    def odd(text):
+        raise argparse.ArgumentTypeError(f"{text} is even")
+
+    parser = Parser(prog="p")
+    for name, kind in (("--size", int), ("--share", float), ("--odd", odd)):
+        parser.add_argument(name, type=kind)
+    with pytest.raises(SystemExit) as caught:
+        parser.parse_args(words)
     assert caught.value.code == 2
     assert capsys.readouterr().err == message + "\n"
 

@@ -200,19 +200,20 @@ WRONG = {
     "image": (lambda w: ["restore", "nothing.tif", *w[2:]], "nothing.tif"),
     "setting": (["sampler.stepz=3"], "steps"),
     "steps": (["sampler.steps=0"], "sampler.steps"),
+    "steps of nothing": (["steps=3"], "steps=3 is a setting of the sampler: expected sampler.steps=3"),
     "method": (["sampler.method=heun"], "expected stochastic or euler"),
     "unknown option": (["--seeds", "3"], "unknown option --seeds"),
     "tile": (["--tile", "63"], "tile is 63: expected a multiple of"),
     "small tile": (["--tile", "0"], "tile is 0: expected a multiple of"),
-    "tile text": (["--tile", "big"], "invalid int value: 'big'"),
+    "tile text": (["--tile", "big"], "argument --tile: found 'big': expected a whole number"),
     "overlap": (["--overlap", "40"], "an overlap of 40 for tiles of 64: expected 1 to"),
     "negative overlap": (["--overlap", "-1"], "an overlap of -1 for tiles of 64: expected 1 to"),
     "samples": (["--samples", "0"], "samples is 0: expected 1 to 1000"),
     "batch": (["--batch", "0"], "--batch is 0: expected 1 or more"),
     "workers": (["--workers", "0"], "--workers is 0: expected 1 or more"),
     "memory": (["--memory", "lots"], "expected a size such as 4GB"),
-    "little memory": (["--memory", "1MB"], "at least for tiles of this size"),
-    "device": (["--device", "cudda"], "--device cudda cannot be used: expected cpu"),
+    "little memory": (["--memory", "10MB"], "--memory 10MB: expected "),
+    "device": (["--device", "gpu"], "--device gpu cannot be used: expected cpu or cuda"),
     "range": (["--range", "0-4000"], "expected LOW:HIGH"),
     "range upside down": (["--range", "4000:0"], "the smaller one first"),
     "range without end": (["--range", "0:inf"], "expected two numbers"),
@@ -229,13 +230,17 @@ WRONG = {
     "keep": (["--keep-clear", "--clear-by", "most"], "argument --clear-by: found 'most'"),
     "clear by": (["--clear-by", "score"], "expected --keep-clear with it"),
     "two ways": (["--keep-clear", "--mask", "m.tif", "--clear-by", "score"], "expected one of them"),
+    "feather alone": (["--feather", "4"], "--feather is about which pixels are clear: expected --keep-clear with it"),
+    "grow alone": (["--grow", "4"], "--grow is about which pixels are clear: expected --keep-clear with it"),
     "feather": (["--keep-clear", "--feather", "-1"], "--feather is -1: expected 0 to 512"),
     "by a mask": (["--keep-clear", "--clear-by", "mask"], "expected --mask"),
     "quantiles alone": (["--quantiles", "5,95"], "expected --uncertainty FILE with it"),
-    "quantiles": (["--quantiles", "5,950", "--uncertainty", "s.tif", "--samples", "2"], "percent, 0 or from 1 to 100"),
+    "quantiles": (["--quantiles", "5,950", "--uncertainty", "s.tif", "--samples", "2"], "expected percent from 0 to 100, such as 5,95"),
+    "quantiles as shares": (["--quantiles", "0.05", "--uncertainty", "s.tif", "--samples", "2"], "such as 5 for a share of 0.05"),
     "uncertainty": (["--uncertainty", "s.tif"], "expected --samples 2 or more"),
     "uncertainty picture": (["--uncertainty", "s.png", "--samples", "2"], "s.png"),
     "two cluster options": (["--workers", "2", "--cluster", "tcp://h:1"], "expected one of them"),
+    "radar as image": (lambda w: [*w, "--sar", w[1]], "is given as image and as --sar: expected different images"),
     "radar of no use": (["--sar", "nothing.tif"], "nothing.tif"),
 }  # fmt: skip
 
@@ -262,6 +267,17 @@ def test_the_same_uncertainty_and_output_are_refused(given, run, calls, tmp_path
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("more", [(), ("--overwrite",), ("--resume",)])
+def test_an_input_is_never_the_output(more, run, calls, tmp_path):
+    image = small.write(tmp_path / "image.tif", small.pixels())
+    before = image.read_bytes()
+    for words in (default_words(image, image, *more), default_words(image, tmp_path / "o.tif", "--uncertainty", image)):
+        code, out, errors = run(words)
+        assert (code, out, calls) == (2, [], [])
+        assert errors == [f"emrdm restore: {image} is one of the inputs: expected another name for the output"]
+    assert image.read_bytes() == before
+
+
 # ---------------------------------------------------------------- the model inside the package
 
 DEFAULT = "; this is the default model, for one image of red, green, blue from 0 to 255: expected such an image, or --model with another"  # fmt: skip
@@ -281,6 +297,7 @@ def test_without_a_model_it_is_the_one_inside_the_package(run, tmp_path):
     code, out, _ = run(default_words(image, tmp_path / "named.tif", "--model", "default"))
     assert code == 0
     assert not any("no --model" in line for line in out)
+    assert "64 x 64 pixels, 3 bands; 1 tile in " in out[-1]
     assert np.array_equal(read(tmp_path / "plain.tif"), read(tmp_path / "named.tif"))
 
 
@@ -289,21 +306,41 @@ def test_without_a_model_it_is_the_one_inside_the_package(run, tmp_path):
     [
         (3, (), "--range LOW:HIGH or --range auto says what they mean"),
         (4, ("--bands", "a,b,c,d"), "has no band red, green, blue: it has a, b, c, d"),
-        (2, ("--bands", "red,green", "--range", "auto"), "--bands gives the bands other names"),
-        (3, ("again.tif",), "2 images were given to a model that restores one at a time"),
+        (4, ("--bands", "red,a,b,c", "--range", "auto"), "--bands gives the bands other names"),
+        (2, ("--bands", "red,green", "--range", "auto"), "--fill-band blue=0 puts a number there; this is"),
+        (2, ("--bands", ","), "image.tif has 2 bands without names: expected 3, red, green, blue; this is"),
     ],
 )
 def test_what_the_default_model_cannot_take_is_one_line_that_names_it(
     bands, more, words, run, calls, tmp_path, monkeypatch
 ):
     monkeypatch.chdir(tmp_path)
-    for name in ("image.tif", "again.tif"):
-        small.write(tmp_path / name, small.pixels(bands))
+    small.write(tmp_path / "image.tif", small.pixels(bands))
     code, out, errors = run(default_words("image.tif", "out.tif", "-q", *more))
     assert (code, out, calls) == (2, [], [])
     (line,) = errors
     assert words in line
     assert line.endswith(DEFAULT)
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        (("again.tif",), "2 images were given to a model that restores one at a time"),
+        (("--range", "3000:0"), "expected two numbers, the smaller one first"),
+        (("--sar", "again.tif"), "this model sees no radar"),
+        (("--fill-band", "nir=0"), "expected a band of the model: red, green, blue"),
+    ],
+)
+def test_other_mistakes_are_none_of_the_default_model(more, words, run, calls, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("image.tif", "again.tif"):
+        small.write(tmp_path / name, small.pixels())
+    code, out, errors = run(default_words("image.tif", "out.tif", "-q", *more))
+    assert (code, out, calls) == (2, [], [])
+    (line,) = errors
+    assert words in line
+    assert "default model" not in line
 
 
 def test_other_models_say_nothing_of_the_default(given, run, tmp_path):

@@ -18,6 +18,23 @@ def test_both_byte_orders_and_both_lengths(big, order, tmp_path):
             check_directories(write(tmp_path / "x.tif", content[:cut]))
 
 
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"\xff\xd8\xff\xe0 and more", "it looks like a JPEG: rename it to .jpg"),
+        (b"\x89PNG\r\n\x1a\n and more", "it looks like a PNG: rename it to .png"),
+        (b"RIFF\n\0\0\0WEBPVP8 ", "it looks like a WebP: rename it to .webp"),
+        (b"RIFF\n\0\0\0WAVEfmt ", "it is not a TIFF file"),
+        (b"II\x07\0 and more", "it is not a TIFF file"),
+        (b"\xff", "it is not a TIFF file"),
+    ],
+)
+def test_what_is_no_tiff_is_said_without_its_bytes(content, words, tmp_path):
+    with pytest.raises(DataError) as caught:
+        check_directories(write(tmp_path / "x.tif", content))
+    assert str(caught.value) == f"{tmp_path / 'x.tif'} is not a whole GeoTIFF: {words}"
+
+
 def test_strips_and_tiles(tmp_path):
     check_directories(write(tmp_path / "x.tif", tiff(tags(16, 20, tag_278=8), [bytes(128)] * 3)))
     check_directories(
@@ -32,7 +49,7 @@ def test_strips_and_tiles(tmp_path):
 def test_bands_apart_have_blocks_of_their_own(tmp_path):
     apart = tags(16, 16, tag_277=3, tag_284=2, tag_258=[8, 8, 8])
     check_directories(write(tmp_path / "x.tif", tiff(apart, [bytes(256)] * 3)))
-    with pytest.raises(DataError, match="has 1 blocks of pixels: expected 3"):
+    with pytest.raises(DataError, match="has 1 block of pixels: expected 3"):
         check_directories(write(tmp_path / "x.tif", tiff(apart, [bytes(256)])))
 
 

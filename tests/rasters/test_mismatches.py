@@ -64,7 +64,7 @@ FRAMES = {
     "no names": (lambda make: make("b.tif", names=()), r"bands \(no name\), .* against B4, B3, B2"),
     "another number type": (lambda make: make("b.tif", dtype="float32"), "numbers of float32 against uint16"),
     "the same day": (lambda make: make("b_20240501.tif"), "is of 2024-05-01, as is .*a_2024-05-01.tif: expected one image a day"),
-    "the same file": (lambda make: make("a_2024-05-01.tif"), r"a_2024-05-01.tif is given twice, first as .*a_2024-05-01.tif"),
+    "the same file": (lambda make: make("a_2024-05-01.tif"), r"a_2024-05-01.tif is given twice: expected different images"),
     "a file cut off": (lambda make: truncated(make("b.tif")), r"b.tif is cut off: it has [\d,]+ bytes, and "),
     "an empty file": (lambda make: emptied(make("b.tif")), "b.tif is empty: expected an image"),
     "no file": (lambda make: Path("nowhere.tif"), "nowhere.tif cannot be read: No such file"),
@@ -77,12 +77,12 @@ OTHERS = {
     "a mask of another size": (lambda make: {"mask": make("m.tif", (1, 12, 16), names=("m",))}, r"m.tif does not fit .*a.tif: size 12 x 16 pixels against 24 x 32"),
     "a plain mask of another size": (lambda make: {"mask": make("m.tif", (1, 12, 16), names=("m",), crs=None, transform=None)}, "size 12 x 16 pixels against 24 x 32"),
     "a mask of two bands": (lambda make: {"mask": make("m.tif", (2, 24, 32), names=())}, "m.tif has 2 bands: expected 1 in a cloud mask"),
-    "a frame as its mask": (lambda make: {"mask": make("a.tif", (1, 24, 32), names=("m",))}, "a.tif is given twice, first as .*a.tif"),
+    "a frame as its mask": (lambda make: {"mask": make("a.tif", (1, 24, 32), names=("m",))}, "a.tif is given as image and as --mask: expected different images"),
     "radar on another grid": (lambda make: {"sar": make("s.tif", (2, 24, 32), names=(), crs="EPSG:4326")}, "s.tif does not fit .*a.tif: CRS EPSG:4326 against EPSG:32633"),
     "radar of another size": (lambda make: {"sar": make("s.tif", (2, 24, 31), names=())}, "size 24 x 31 pixels against 24 x 32 pixels"),
     "too many radar images": (lambda make: {"sar": [make(f"s{i}.tif", (2, 24, 32), names=()) for i in range(3)]}, "3 radar images for 2 frames: expected one, or one for each"),
     "radar images of different bands": (lambda make: {"sar": [make("s1.tif", (2, 24, 32), names=("VV", "VH")), make("s2.tif", (1, 24, 32), names=("VV",))]}, "s2.tif does not fit .*s1.tif: bands VV against VV, VH"),
-    "too few dates": (lambda make: {"dates": ["2024-05-01"]}, "1 dates for 2 images: expected one for each"),
+    "too few dates": (lambda make: {"dates": ["2024-05-01"]}, "1 date for 2 images: expected one for each"),
     "a date that is none": (lambda make: {"dates": ["2024-05-01", "2024-02-30"]}, "date '2024-02-30': expected a day such as"),
     "the same date twice": (lambda make: {"dates": [date(2024, 5, 1), "20240501"]}, "b.tif is of 2024-05-01, as is .*a.tif"),
     "too few names": (lambda make: {"bands": ["B4", "B3"]}, "a.tif has 3 bands: 2 names given, B4, B3"),
@@ -123,7 +123,9 @@ def test_something_else_that_does_not_fit(case, make):
     [
         (("B4", "B8"), NAMES, {}, r"x.tif has no band B8: it has B4, B3, B2; --fill-band B8=0 .*--bands"),
         (("B4", "B8"), ("B4", "B04"), {}, "x.tif has B4 twice, bands 1 and 2"),
-        (("B4", "B3", "B2"), ("", ""), {}, "x.tif has 2 bands without names: expected 3, B4, B3, B2; --bands"),
+        (("B4", "B3", "B2"), ("", ""), {}, "x.tif has 2 bands without names: expected 3, B4, B3, B2$"),
+        (("B4", "B3", "B2"), ("",), {}, "x.tif has 1 band without names: expected 3, B4, B3, B2$"),
+        (("B4", "B3", "B2"), ("",) * 4, {}, "x.tif has 4 bands without names: expected 3, B4, B3, B2; --bands"),
         (("B4", "B3", "B2"), ("", "", ""), {"B2": 0.0}, "x.tif has 3 bands without names: expected 2, B4, B3"),
     ],
 )
@@ -137,8 +139,12 @@ def test_nothing_to_open():
 
 def test_an_array_given_twice():
     array = ArraySource(np.ones((1, 4, 4), np.uint8), name="field")
-    with pytest.raises(DataError, match="field is given twice, first as field"):
+    with pytest.raises(DataError, match="field is given twice: expected different images"):
         open_scene(array, array)
+    with pytest.raises(DataError, match="field is given as image and as --sar: expected different images"):
+        open_scene(array, sar=array)
+    with pytest.raises(DataError, match="again is given twice, first by the name field: expected different images"):
+        open_scene(array, array.replaced(name="again"))
 
 
 def test_there_are_enough_cases():

@@ -183,7 +183,10 @@ def test_a_file_is_what_its_suffix_says_or_refused(written, named, tmp_path):
     if written == named:
         read(path)
     else:
-        refused(path, "is not a whole")
+        kind = {".png": "PNG", ".tif": "TIFF", ".webp": "WebP"}[written]
+        refused(path, rf"is not a whole .*: it looks like a {kind}: rename it to \{written}$")
+        path.write_bytes(b"no image")
+        refused(path, r"is not a whole .*: it is not a (PNG|TIFF|WebP|JPEG) file$")
 
 
 def tiff_header(width, height, *, rows=None):

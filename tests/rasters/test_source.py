@@ -271,8 +271,8 @@ def test_arrays_are_checked():
             {"pixels": np.ones((1, 2, 2)), "valid": np.ones((3, 2), bool)},
             r"mask of bool \(3, 2\): expected bool \(2, 2\)",
         ),
-        ({"pixels": np.ones((1, 2, 2)), "names": ("a", "b")}, "array has 1 bands: 2 names given"),
-        ({"pixels": np.ones((1, 2, 2)), "scales": (1, 2)}, "array has 1 bands: 2 scales given"),
+        ({"pixels": np.ones((1, 2, 2)), "names": ("a", "b")}, "array has 1 band: 2 names given"),
+        ({"pixels": np.ones((1, 2, 2)), "scales": (1, 2)}, "array has 1 band: 2 scales given"),
         ({"pixels": np.ones((1, 2, 2), np.uint8), "nodata": 300}, "nodata 300 for array: expected a number that uint8"),
     ]:
         with pytest.raises(DataError, match=said):

@@ -55,7 +55,7 @@ def test_a_world_file_alone_is_not_overwritten(tmp_path):
     [
         ("a.png", texture((3, 5, 6)), {}, "3 bands of uint16: expected 1 or 3 of uint8"),
         ("a.png", texture((13, 5, 6), "uint8"), {}, "13 bands of uint8: expected 1 or 3 of uint8"),
-        ("a.webp", texture((1, 5, 6), "uint8"), {}, "1 bands of uint8: expected 3 of uint8 for WEBP"),
+        ("a.webp", texture((1, 5, 6), "uint8"), {}, "1 band of uint8: expected 3 of uint8 for WEBP"),
         ("a.jpg", texture((3, 5, 6), "uint8"), {"masked": True}, "cannot say where there is no data"),
         ("a.png", texture((3, 5, 6), "uint8"), {"grid": Grid(5, 6, UTM, PLACE)}, "cannot hold the CRS EPSG:32633"),
         (

@@ -104,7 +104,7 @@ def test_hosts_of_a_cluster_give_the_same_bytes(given, address, expected, tmp_pa
     assert small.digest(output) == expected
     assert small.hidden(tmp_path) == []
     said = capsys.readouterr()
-    assert f"{CALLS}/{CALLS} tiles" in said.err
+    assert f"{CALLS}/{CALLS} tile steps" in said.err
     assert "distributed" not in said.err
     with distributed.Client(address, set_as_default=False) as client:
         assert set(client.run(lambda: len(worker._works)).values()) == {0}, "models stay with the workers"

@@ -59,8 +59,9 @@ def test_a_failure_in_a_thread_ends_the_run(parts, tmp_path, way, method, monkey
 
 def test_a_budget_that_is_too_small_says_what_is_needed(parts):
     plan, _, model = parts
-    with pytest.raises(EmrdmError, match=r"--memory 0.1GB: expected .*GB at least"):
-        Room.within(10**8, plan, model, 1)
+    for typed, said in (("100MB", "100MB"), ("10MB", "10MB"), ("0.05GB", "50MB"), ("64MiB", "64MiB"), ("7", "0.1GB")):
+        with pytest.raises(EmrdmError, match=rf"--memory {said}: expected .*GB at least"):
+            Room.within(parse_size(typed), plan, model, 1)
     few, many = (Room.within(budget, plan, model, 1) for budget in (2 * 10**9, 16 * 10**9))
     assert 1 <= few.tiles <= many.tiles
 

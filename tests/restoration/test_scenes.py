@@ -215,6 +215,7 @@ def test_series_need_a_model_for_series(model):
         (Settings(sampler=SamplerConfig(method="heun")), "heun"),
     ],
 )
-def test_settings_that_cannot_work_are_refused(model, settings, words):
+@pytest.mark.parametrize("size", [200, 40])  # several tiles, and one
+def test_settings_that_cannot_work_are_refused(model, settings, words, size):
     with pytest.raises(InputError, match=words):
-        restore_scene(open_scene(source(picture(200, 200))), model, settings=settings)
+        restore_scene(open_scene(source(picture(size, size))), model, settings=settings)

@@ -98,10 +98,11 @@ def test_what_is_wrong_with_a_file_is_said_with_its_name_alone_before_a_model_is
     four = geotiff(tmp_path / "four.tif", pixels(bands=4), names=("",) * 4)
     other = geotiff(tmp_path / "other.tif", pixels(height=20))
     for order, expected in (
-        (Order((text,), "series"), "text.tif is not a whole GeoTIFF: it begins with b'I am no '"),
+        (Order((text,), "series"), "text.tif is not a whole GeoTIFF: it is not a TIFF file"),
         (Order((dark,), "series"), "say what they mean under “Range of values”"),
         (Order((four,), "series"), "say which ones they are under “Band names”"),
         (Order((dark, other), "series"), "other.tif does not fit dark.tif"),
+        (Order((dark,), "series", radar=(dark,)), "dark.tif is given as image and as radar image: expected"),
         (Order((tmp_path / "gone.tif",), "series"), "gone.tif is no longer there: drop it again"),
         (Order((dark,), "series", range="from 1"), "range of values 'from 1': expected LOW:HIGH"),
         (Order((four, other), "series", dates="yesterday, today"), "expected a day such as 2024-05-01"),

@@ -10,6 +10,7 @@ from emrdm import embedded
 from emrdm.cli import models, views
 from emrdm.cli.progress import Progress
 from emrdm.errors import InputError
+from emrdm.wording import many
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -44,7 +45,7 @@ def trajectory(arguments: argparse.Namespace) -> Figure:
         estimates, clear = torch.from_numpy(found.estimates[places]), torch.from_numpy(view.truth)
         found_scores = psnr(estimates, clear.expand_as(estimates), data_range=2.0)
         scores = [f"{value:.1f} dB" for value in found_scores.tolist()]
-    parts = [f"{view.sampler.method}, {count} steps, seed {arguments.seed}"]
+    parts = [f"{view.sampler.method}, {many(count, 'step')}, seed {arguments.seed}"]
     parts += [f"{len(places)} of {count} steps shown"] * (len(places) < count)
     parts += ["PSNR to the truth, all bands"] * bool(scores)
     return plots.trajectory_figure(
@@ -144,7 +145,7 @@ def process(arguments: argparse.Namespace) -> Figure:
         sampler.schedule(),
         training=(config.training_noise.p_mean, config.training_noise.p_std),
         frames=config.frames,
-        title=title(arguments, f"{Path(name).name}: alpha {config.process.alpha:g}, {sampler.steps} steps"),
+        title=title(arguments, f"{Path(name).name}: alpha {config.process.alpha:g}, {many(sampler.steps, 'step')}"),
     )
 
 

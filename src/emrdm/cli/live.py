@@ -66,7 +66,7 @@ class Live:
         factors += [f"{row['processes']} processes"] if row["processes"] > 1 else []
         factors += [f"{row['accumulate']} batches"] if row["accumulate"] > 1 else []
         product = " x ".join(factors)
-        batch = f"{row['samples_a_step']} samples a step{f' ({product})' if factors[1:] else ''}"
+        batch = f"{many(row['samples_a_step'], 'sample')} a step{f' ({product})' if factors[1:] else ''}"
         goes = f"goes on from step {row['step']:,} of" if row["step"] else "starts;"
         goes = "has done all" if row["step"] == row["steps"] else goes
         changes = f"; changed: {'; '.join(row['changes'])}" if row["changes"] else ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,9 +26,17 @@ def sampler_words(words: Sequence[str]) -> tuple[list[str], dict[str, Any]]:
         key, equals, value = word.partition("=")
         if equals and key.startswith(_OF_THE_SAMPLER):
             overrides[key.removeprefix(_OF_THE_SAMPLER)] = settings.value(value)
-        else:
-            plain.append(word)
+            continue
+        if equals and _is_sampler_setting(key) and not Path(word).exists():
+            raise InputError(f"{word} is a setting of the sampler: expected {_OF_THE_SAMPLER}{word}")
+        plain.append(word)
     return plain, overrides
+
+
+def _is_sampler_setting(key: str) -> bool:
+    from emrdm.config import SamplerConfig
+
+    return key in (field.name for field in fields(SamplerConfig))
 
 
 def load(name: str) -> EMRDM:
@@ -73,6 +82,7 @@ def device(name: str | None) -> str:
     try:
         torch.empty(0, device=name)
     except (RuntimeError, AssertionError):
-        here = "cpu or cuda" if torch.cuda.is_available() else "cpu, since there is no CUDA device here"
+        none = name.partition(":")[0] == "cuda" and not torch.cuda.is_available()
+        here = "cpu, since there is no CUDA device here" if none else "cpu or cuda"
         raise InputError(f"--device {name} cannot be used: expected {here}") from None
     return name

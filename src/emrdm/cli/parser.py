@@ -72,6 +72,16 @@ class Parser(argparse.ArgumentParser):
             self.error(message)
         raise argparse.ArgumentError(action, message)
 
+    def _get_value(self, action: argparse.Action, arg_string: str) -> Any:
+        """A value that is no number where one is expected."""
+        try:
+            return super()._get_value(action, arg_string)
+        except argparse.ArgumentError:
+            if action.type not in (int, float):
+                raise
+        expected = "a whole number" if action.type is int else "a number"
+        raise argparse.ArgumentError(action, f"found {arg_string[:100]!r}: expected {expected}")
+
     def error(self, message: str) -> NoReturn:
         """End with 2 and one line."""
         terminal.complain(self.prog, f"{message} (see {self.prog} --help)", plain="--json" in self._given)

@@ -15,6 +15,7 @@ from emrdm import embedded
 from emrdm.cli import models, terminal
 from emrdm.cli.progress import Progress, duration
 from emrdm.errors import EmrdmError, InputError, InterruptedRunError, printable
+from emrdm.wording import many
 
 if TYPE_CHECKING:
     from emrdm.model import EMRDM
@@ -35,11 +36,11 @@ examples:
   emrdm restore cloudy.tif --model weights.safetensors -o clear.tif
   emrdm restore sentinel2.tif --range 0:3000 -o clear.tif
   emrdm restore 2024-05-01.tif 2024-05-11.tif --sar s1.tif --model W -o out.tif
-  emrdm restore cloudy.tif --model W -o a.tif --samples 8 --uncertainty std.tif
-  emrdm restore cloudy.tif --model W --mask clouds.tif --keep-clear -o clear.tif
-  emrdm restore scenes/*.tif --model W --out-dir clear/ --resume
-  emrdm restore big.tif --model W -o clear.tif --workers 4
-  emrdm restore cloudy.tif sampler.steps=8 --model W -o clear.tif
+  emrdm restore cloudy.tif -o clear.tif --samples 8 --uncertainty std.tif
+  emrdm restore cloudy.tif -o clear.tif --mask clouds.tif --keep-clear
+  emrdm restore scenes/*.tif --out-dir clear/ --resume
+  emrdm restore big.tif -o clear.tif --workers 4
+  emrdm restore cloudy.tif sampler.steps=8 -o clear.tif
 """
 
 
@@ -94,12 +95,22 @@ def configure(parser: argparse.ArgumentParser) -> list[argparse.ArgumentParser]:
         help="what is clear: by --mask, by a simple score of the colours (default without one), "
         "or where the model changes little",
     )
-    keep.add_argument("--feather", type=int, default=16, metavar="N", help="pixels to meet them in (default: 16)")
+    keep.add_argument(
+        "--feather",
+        type=int,
+        metavar="N",
+        help="pixels over which restored ground is led up to kept ground (default: 16)",
+    )
     keep.add_argument("--grow", type=int, metavar="N", help="pixels to widen clouds by (default: 0; score: 8)")
 
     how = parser.add_argument_group("how it is done")
     how.add_argument("--tile", type=int, default=256, metavar="N", help="pixels the network sees (default: 256)")
-    how.add_argument("--overlap", type=int, metavar="N", help="pixels tiles share (default: a quarter of a tile)")
+    how.add_argument(
+        "--overlap",
+        type=int,
+        metavar="N",
+        help="pixels tiles share, less than a third of a tile (default: a quarter of one)",
+    )
     how.add_argument("--memory", default="4GB", metavar="SIZE", help="memory for the whole process (default: 4GB)")
     how.add_argument("--batch", type=int, metavar="N", help="tiles at one time, at most")
     how.add_argument("--device", metavar="NAME", help="cpu or cuda (default: cuda where there is one)")
@@ -159,7 +170,11 @@ def _check(arguments: argparse.Namespace, images: list[str]) -> None:
         for option in ("sar", "mask", "dates", "uncertainty"):
             if getattr(arguments, option) is not None:
                 raise InputError(f"--{option} belongs to one place: expected -o with it, not --out-dir")
-    for option in ("mask", "clear_by", "grow"):
+    inputs = {Path(name).resolve() for name in filter(None, (*images, *(arguments.sar or ()), arguments.mask))}
+    for output in (arguments.output, arguments.uncertainty):
+        if output is not None and output.resolve() in inputs:
+            raise InputError(f"{output} is one of the inputs: expected another name for the output")
+    for option in ("mask", "clear_by", "feather", "grow"):
         if getattr(arguments, option) is not None and not arguments.keep_clear:
             name = option.replace("_", "-")
             raise InputError(f"--{name} is about which pixels are clear: expected --keep-clear with it")
@@ -256,6 +271,7 @@ def _options(arguments: argparse.Namespace) -> dict[str, Any]:
     by: Any = None
     if arguments.keep_clear:
         by = arguments.clear_by or ("score" if arguments.mask is None else "mask")
+    feather = 16 if arguments.feather is None else arguments.feather
     grow = arguments.grow if arguments.grow is not None else 8 if by == "score" else 0
     return {
         "reading": Reading(
@@ -264,7 +280,7 @@ def _options(arguments: argparse.Namespace) -> dict[str, Any]:
             fill=read_fills(arguments.fill_band),
             sar=arguments.sar_unit,
         ),
-        "keeping": None if by is None else Keeping(by, feather=arguments.feather, grow=grow),
+        "keeping": None if by is None else Keeping(by, feather=feather, grow=grow),
         "write": Writing(
             uncertainty=arguments.uncertainty,
             quantiles=_quantiles(arguments.quantiles),
@@ -311,8 +327,10 @@ def _quantiles(text: str | None) -> tuple[float, ...]:
         shares = tuple(float(part) / 100 for part in text.split(","))
     except ValueError:
         shares = (-1.0,)
-    if any(not 0 <= share <= 1 or 0 < share < 0.01 for share in shares):
-        raise InputError(f"--quantiles {text}: expected percent, 0 or from 1 to 100, such as 5,95")
+    if not all(0 <= share <= 1 for share in shares):
+        raise InputError(f"--quantiles {text}: expected percent from 0 to 100, such as 5,95")
+    if any(0 < share < 0.01 for share in shares):  # meant as shares, most likely
+        raise InputError(f"--quantiles {text}: expected percent from 0 to 100, such as 5 for a share of 0.05")
     return shares
 
 
@@ -335,7 +353,7 @@ def _restore(
         sampler=sampler,
         exact=arguments.exact,
     )
-    shown = Progress(f"{which}restoring {output.name}", unit="tiles", silent=arguments.quiet)
+    shown = Progress(f"{which}restoring {output.name}", unit="tile steps", silent=arguments.quiet)
     kept = (0, 0)
 
     def progress(done: int, total: int) -> None:
@@ -375,8 +393,9 @@ def _report(arguments: argparse.Namespace, found: Restored, output: Path) -> Non
     """One line of what was done."""
     done = found.summary
     parts = [
-        f"{found.grid.width} x {found.grid.height} pixels, {len(found.names)} bands",
-        f"{done.tiles} tiles in {duration(done.seconds)} ({done.calls / max(done.seconds, 1e-3):.1f} tile steps/s)",
+        f"{found.grid.width} x {found.grid.height} pixels, {many(len(found.names), 'band')}",
+        f"{many(done.tiles, 'tile')} in {duration(done.seconds)} "
+        f"({done.calls / max(done.seconds, 1e-3):.1f} tile steps/s)",
     ]
     if done.known < 1:
         parts.append(f"{100 * (1 - done.known):.1f} % without data")

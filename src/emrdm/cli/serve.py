@@ -32,7 +32,10 @@ def configure(parser: argparse.ArgumentParser) -> list[argparse.ArgumentParser]:
         help="weights to offer beside the model inside the package; may be repeated",
     )  # fmt: skip
     parser.add_argument("--models", type=Path, metavar="FOLDER", help="offer all weights files in this folder")
-    parser.add_argument("--port", type=int, default=7860, metavar="N", help="(default: %(default)s)")
+    parser.add_argument(
+        "--port", type=int, default=7860, metavar="N",
+        help="port of the page, 127.0.0.1:N (default: %(default)s)",
+    )  # fmt: skip
     parser.add_argument(
         "--host", default="127.0.0.1", metavar="ADDRESS",
         help="to listen on; any other than the default lets others in, without a password (default: %(default)s)",

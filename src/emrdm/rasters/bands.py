@@ -12,6 +12,7 @@ import numpy as np
 from emrdm.errors import DataError, InputError
 from emrdm.rasters.base import Source
 from emrdm.window import Window
+from emrdm.wording import many
 
 SENTINEL2 = ("B1", "B2", "B3", "B4", "B5", "B6", "B7", "B8", "B8A", "B9", "B10", "B11", "B12")
 _SYNONYMS = {"red": "B4", "green": "B3", "blue": "B2", "nir": "B8"}
@@ -24,6 +25,10 @@ _SAMPLE, _PLACES = 64, 4  # pixels along a side of the windows that are looked a
 _DECIBELS_BELOW = -1.0  # linear backscatter is below zero only by noise that was taken off
 _LARGEST_LINEAR = 100.0
 _FLOOR = 1e-6  # of linear backscatter: -60 dB
+
+
+class UnfitError(DataError, InputError):
+    """An image whose bands, or their units, are not those of the model: another image or another model would do."""
 
 
 def canonical(name: str) -> str:
@@ -49,7 +54,7 @@ def match(
 
     Bands are found by name. Red, green, blue and nir stand for Sentinel-2's B4, B3, B2 and B8 where there is no band of
     the very name. A file without any names has to have as many bands as are wanted and not filled, in their order, or
-    the thirteen of Sentinel-2.
+    the thirteen of Sentinel-2. Other names are suggested for files that have enough bands.
 
     Args:
         wanted: names of the model's bands.
@@ -69,9 +74,11 @@ def match(
     ]
     if missing:
         has = ", ".join(name or "(no name)" for name in source_names)
-        raise DataError(
+        needed = sum(canonical(name) not in filled for name in wanted)
+        names = ", --bands gives the bands other names" if len(source_names) >= needed else ""
+        raise UnfitError(
             f"{source} has no band {', '.join(missing)}: it has {has}; "
-            f"--fill-band {missing[0]}=0 puts a number there, --bands gives the bands other names"
+            f"--fill-band {missing[0]}=0 puts a number there{names}"
         )
     return places, words
 
@@ -79,9 +86,9 @@ def match(
 def _by_order(wanted: Sequence[str], count: int, source: str, filled: set[str]) -> tuple[tuple[int | None, ...], str]:
     needed = [name for name in wanted if canonical(name) not in filled]
     if len(needed) != count:
-        raise DataError(
-            f"{source} has {count} bands without names: expected {len(needed)}, {', '.join(needed)}; "
-            "--bands says which ones they are"
+        names = "; --bands says which ones they are" if count > len(needed) else ""
+        raise UnfitError(
+            f"{source} has {many(count, 'band')} without names: expected {len(needed)}, {', '.join(needed)}{names}"
         )
     numbers = iter(range(count))
     places = tuple(None if canonical(name) in filled else next(numbers) for name in wanted)

@@ -14,6 +14,7 @@ import numpy as np
 from emrdm.errors import DataError, InputError
 from emrdm.rasters.grid import Grid
 from emrdm.window import Window
+from emrdm.wording import many
 
 
 class Source(ABC):
@@ -73,7 +74,8 @@ class Source(ABC):
         other = copy.copy(self)
         if names is not None:
             if len(names) != self.count:
-                raise DataError(f"{self.name} has {self.count} bands: {len(names)} names given, {', '.join(names)}")
+                given = f"{many(len(names), 'name')} given, {', '.join(names)}"
+                raise DataError(f"{self.name} has {many(self.count, 'band')}: {given}")
             other.names = tuple(names)
         other.date = self.date if date is None else date
         other.name = self.name if name is None else name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import warnings
 from collections.abc import Iterator, Sequence
@@ -18,6 +19,13 @@ PICTURES = {".png": "PNG", ".webp": "WEBP", ".jpg": "JPEG", ".jpeg": "JPEG"}
 GEOTIFF = (".tif", ".tiff")
 SUFFIXES = (*PICTURES, *GEOTIFF)
 
+# Each kind of file: how it begins, what it is called, and how its name should end.
+_KINDS = {
+    "TIFF": (re.compile(rb"II[*+]\0|MM\0[*+]"), "TIFF", ".tif"),
+    "PNG": (re.compile(rb"\x89PNG\r\n\x1a\n"), "PNG", ".png"),
+    "JPEG": (re.compile(rb"\xff\xd8\xff"), "JPEG", ".jpg"),
+    "WEBP": (re.compile(rb"RIFF.{4}WEBP", re.DOTALL), "WebP", ".webp"),
+}
 # GDAL looks for side-car files in the folder otherwise, which is slow where a folder has 100,000 of them, and which
 # may name other files, or servers. What is read of a file is in that file.
 _OPTIONS = {"GDAL_DISABLE_READDIR_ON_OPEN": "EMPTY_DIR", "GDAL_PAM_ENABLED": "NO", "VRT_VIRTUAL_OVERVIEWS": "NO"}
@@ -36,6 +44,24 @@ def checked_file(path: Path) -> str:
     if path.stat().st_size == 0:
         raise DataError(f"{path} is empty: expected an image")
     return suffix
+
+
+def misnamed(path: Path, kind: str) -> str | None:
+    """What is wrong with a file that does not begin as its kind does: TIFF, PNG, JPEG or WEBP; None for one that does.
+
+    To be asked when a file could not be read, since it opens the file once more.
+    """
+    try:
+        with path.open("rb") as file:
+            start = file.read(12)
+    except OSError:
+        return None
+    found = next((other for other, (begin, _, _) in _KINDS.items() if begin.match(start)), None)
+    if found == kind:
+        return None
+    if found is None:
+        return f"it is not a {_KINDS[kind][1]} file"
+    return f"it looks like a {_KINDS[found][1]}: rename it to {_KINDS[found][2]}"
 
 
 def identity(path: Path) -> tuple[int, int]:
@@ -75,7 +101,8 @@ def reading_geotiff(path: Path) -> Iterator[None]:
     ) as error:
         if isinstance(error, DataError | InputError):
             raise
-        raise DataError(f"{path} is not a whole GeoTIFF: {error.__cause__ or error}") from None
+        why = misnamed(path, "TIFF") or error.__cause__ or error
+        raise DataError(f"{path} is not a whole GeoTIFF: {why}") from None
 
 
 def opened_geotiff(path: Path) -> Any:

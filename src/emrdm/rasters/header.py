@@ -15,6 +15,8 @@ from typing import Any, BinaryIO, final
 import numpy as np
 
 from emrdm.errors import DataError
+from emrdm.rasters.guard import misnamed
+from emrdm.wording import many
 
 _SIDE = 1_000_000  # rows or columns
 _BANDS = 512
@@ -81,7 +83,7 @@ def _directories(path: Path, file: BinaryIO, size: int) -> Iterator[_Directory]:
     order = {b"II": "<", b"MM": ">"}.get(start[:2])
     version = struct.unpack(f"{order}H", start[2:4])[0] if order else 0
     if version not in (42, 43):
-        raise DataError(f"{path} is not a whole GeoTIFF: it begins with {start[:8]!r}")
+        raise DataError(f"{path} is not a whole GeoTIFF: {misnamed(path, 'TIFF') or 'it is not a TIFF file'}")
     big = version == 43
     place = struct.unpack(f"{order}Q", start[8:16])[0] if big else struct.unpack(f"{order}I", start[4:8])[0]
     seen: set[int] = set()
@@ -155,7 +157,7 @@ def _check_blocks(path: Path, directory: _Directory, tags: tuple[int, int], bloc
     entries: list[Any] = [directory.entries.get(tag) for tag in tags]
     if entries[0] is None or entries[0].count < blocks or blocks > _BLOCKS:
         found = entries[0].count if entries[0] else 0
-        raise DataError(f"{path} has {found:,} blocks of pixels: expected {min(blocks, _BLOCKS):,}")
+        raise DataError(f"{path} has {many(found, 'block')} of pixels: expected {min(blocks, _BLOCKS):,}")
     if entries[1] is None:  # some programs leave it out for one block that is not compressed
         return
     for start in range(0, blocks, _CHUNK):

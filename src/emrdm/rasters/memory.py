@@ -17,6 +17,7 @@ from emrdm.rasters.guard import identity
 from emrdm.rasters.picture import decode, world_file
 from emrdm.rasters.validity import checked_nodata, finite, with_data
 from emrdm.window import Window
+from emrdm.wording import many
 
 
 @final
@@ -45,10 +46,11 @@ class ArraySource(Source):
         if (self.grid.height, self.grid.width) != (height, width):
             raise DataError(f"{name} has {height} x {width} pixels: its grid has {self.grid.size}")
         self.names = tuple(names) or ("",) * count
-        self.scales = _each(scales, 1.0, count, "scales", name)
-        self.offsets = _each(offsets, 0.0, count, "offsets", name)
+        self.scales = _each(scales, 1.0, count, "scale", name)
+        self.offsets = _each(offsets, 0.0, count, "offset", name)
         if len(self.names) != count:
-            raise DataError(f"{name} has {count} bands: {len(self.names)} names given, {', '.join(self.names)}")
+            given = f"{many(len(self.names), 'name')} given, {', '.join(self.names)}"
+            raise DataError(f"{name} has {many(count, 'band')}: {given}")
         self.dtype = self._pixels.dtype
         self.nodata = checked_nodata(nodata, self.dtype, name)
         self.tags = dict(tags or {})
@@ -117,5 +119,5 @@ def _plane(valid: np.ndarray | None, shape: tuple[int, int], name: str) -> np.nd
 def _each(values: Sequence[float] | None, default: float, count: int, what: str, name: str) -> tuple[float, ...]:
     numbers = (default,) * count if values is None else tuple(float(value) for value in values)
     if len(numbers) != count:
-        raise DataError(f"{name} has {count} bands: {len(numbers)} {what} given")
+        raise DataError(f"{name} has {many(count, 'band')}: {many(len(numbers), what)} given")
     return numbers

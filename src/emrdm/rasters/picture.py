@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from emrdm.errors import DataError, MissingDependencyError
-from emrdm.rasters.guard import PICTURES, opened_picture
+from emrdm.rasters.guard import PICTURES, misnamed, opened_picture
 
 _LARGEST = 1 << 30  # numbers in one image; a header may promise anything
 _ALWAYS_PLAUSIBLE = 1 << 25
@@ -42,7 +42,7 @@ def decode(path: Path) -> tuple[np.ndarray, np.ndarray | None]:
     ) as error:
         if isinstance(error, DataError):
             raise
-        raise DataError(f"{path} is not a whole {kind} image: {error}") from None
+        raise DataError(f"{path} is not a whole {kind} image: {misnamed(path, kind) or error}") from None
 
 
 def check_size(path: Path, bands: int, height: int, width: int) -> None:

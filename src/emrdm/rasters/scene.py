@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -14,6 +14,7 @@ from emrdm.errors import DataError
 from emrdm.rasters.dates import first_day
 from emrdm.rasters.grid import Grid
 from emrdm.rasters.source import Source, open_source
+from emrdm.wording import many
 
 Image = str | Path | Source | Any  # or an xarray.DataArray, which need not be installed
 
@@ -79,7 +80,7 @@ def open_scene(
     frames = _dated([frame if bands is None else frame.replaced(names=bands) for frame in frames], dates)
     radar = _opened(sar if isinstance(sar, list | tuple) else (sar,), None)
     masks = _opened(() if mask is None else (mask,), None)
-    _refuse_twice([*frames, *radar, *masks])
+    _refuse_twice({"image": frames, "--sar": radar, "--mask": masks})
     _check_frames(frames)
     _check_radar(radar, frames)
     _check_mask(masks, frames[0])
@@ -106,7 +107,7 @@ def _dated(frames: list[Source], dates: Sequence[str | datetime.date] | None) ->
     if dates is None:
         return frames
     if len(dates) != len(frames):
-        raise DataError(f"{len(dates)} dates for {len(frames)} images: expected one for each")
+        raise DataError(f"{many(len(dates), 'date')} for {many(len(frames), 'image')}: expected one for each")
     return [frame.replaced(date=_day(date)) for frame, date in zip(frames, dates, strict=True)]
 
 
@@ -124,7 +125,8 @@ def _check_frames(frames: list[Source]) -> None:
     for frame in frames[1:]:
         _check_grid(frame, first)
         if frame.count != first.count:
-            raise DataError(f"{frame.name} does not fit {first.name}: {frame.count} bands against {first.count}")
+            bands = f"{many(frame.count, 'band')} against {first.count}"
+            raise DataError(f"{frame.name} does not fit {first.name}: {bands}")
         if frame.names != first.names:
             raise DataError(
                 f"{frame.name} does not fit {first.name}: bands {_listed(frame.names)} against {_listed(first.names)}"
@@ -141,7 +143,8 @@ def _check_radar(radar: list[Source], frames: list[Source]) -> None:
     if len(radar) not in (0, 1, len(frames)):
         names = _listed([image.name for image in radar])
         raise DataError(
-            f"{names}: {len(radar)} radar images for {len(frames)} frames: expected one, or one for each frame"
+            f"{names}: {many(len(radar), 'radar image')} for {many(len(frames), 'frame')}: "
+            "expected one, or one for each frame"
         )
     for image in radar:
         _check_grid(image, frames[0])
@@ -168,14 +171,17 @@ def _check_grid(source: Source, first: Source) -> None:
         raise DataError(f"{source.name} does not fit {first.name}: {difference}")
 
 
-def _refuse_twice(sources: list[Source]) -> None:
+def _refuse_twice(roles: Mapping[str, list[Source]]) -> None:
     """One file in two roles, or under two names, is a slip of the hand."""
-    seen: dict[object, str] = {}
-    for source in sources:
-        key = source.identity
-        if key in seen:
-            raise DataError(f"{source.name} is given twice, first as {seen[key]}: expected different images")
-        seen[key] = source.name
+    seen: dict[object, tuple[str, str]] = {}
+    for role, source in ((role, source) for role, sources in roles.items() for source in sources):
+        if source.identity not in seen:
+            seen[source.identity] = role, source.name
+            continue
+        before, name = seen[source.identity]
+        how = "twice" if before == role else f"as {before} and as {role}"
+        first = "" if name == source.name else f", first by the name {name}"
+        raise DataError(f"{source.name} is given {how}{first}: expected different images")
 
 
 def _order(frames: list[Source]) -> list[int]:

@@ -34,6 +34,13 @@ def widest_overlap(tile: int, align: int) -> int:
     return (tile - 2 * align) // 3
 
 
+def check_overlap(overlap: int, tile: int, align: int) -> None:
+    """Refuse tiles that share nothing, or too much."""
+    most = widest_overlap(tile, align)
+    if not 0 < overlap <= most:
+        raise InputError(f"an overlap of {overlap} for tiles of {tile}: expected 1 to {most}")
+
+
 @final
 @dataclass(frozen=True)
 class Axis:
@@ -45,9 +52,8 @@ class Axis:
     align: int = 1
 
     def __post_init__(self) -> None:
-        most = widest_overlap(self.tile, self.align)
-        if self.length > self.tile and not 0 < self.overlap <= most:
-            raise InputError(f"an overlap of {self.overlap} for tiles of {self.tile}: expected 1 to {most}")
+        if self.length > self.tile:
+            check_overlap(self.overlap, self.tile, self.align)
 
     @cached_property
     def origins(self) -> tuple[int, ...]:

@@ -14,6 +14,7 @@ from emrdm.rasters.grid import Transform, crs_name
 from emrdm.rasters.guard import PICTURES, opened_picture
 from emrdm.rasters.writer import Layout, Writer
 from emrdm.window import Window
+from emrdm.wording import many
 
 _LONGEST = {"JPEG": 65500, "WEBP": 16383}  # pixels of a side that the format knows
 _LARGEST = 1 << 30  # numbers in one picture: it is held in memory
@@ -108,7 +109,8 @@ def _refuse(layout: Layout, kind: str) -> None:
     bands = " or ".join(str(number) for number in _BANDS[kind])
     instead = "or a name ending in .tif"
     if layout.dtype != np.uint8 or count not in _BANDS[kind]:
-        raise InputError(f"{path}: {count} bands of {layout.dtype}: expected {bands} of uint8 for {kind}, {instead}")
+        found = f"{many(count, 'band')} of {layout.dtype}"
+        raise InputError(f"{path}: {found}: expected {bands} of uint8 for {kind}, {instead}")
     if grid.crs is not None or grid.gcps:
         what = "ground control points" if grid.gcps else f"the CRS {crs_name(grid.crs)}"
         raise InputError(f"{path}: a picture cannot hold {what}: expected a name ending in .tif")

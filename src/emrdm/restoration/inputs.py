@@ -229,7 +229,8 @@ class Inputs:
             if place is not None and name in fill:
                 raise InputError(f"--fill-band {name}: {source.name} has that band; expected one that is missing")
         if bands is self.config.bands and all(place is None for place in places):
-            raise InputError(f"{source.name} has none of the model's bands ({', '.join(names)}): expected one at least")
+            listed = ", ".join(names)
+            raise naming.UnfitError(f"{source.name} has none of the model's bands ({listed}): expected one at least")
         return places
 
     def _want_radar(self, names: Sequence[str], source: Source) -> None:
@@ -332,7 +333,7 @@ class Inputs:
             expected = f"{band.low:g} to {band.high:g} ({band.unit})"
             clipped, flat = float((np.abs(seen) > 1 + 1e-6).mean()), float(seen.max()) < -1 + 0.02
             if (clipped > _MOST_CLIPPED or flat) and not asked:
-                raise InputError(
+                raise naming.UnfitError(
                     f"{frame.name} has values around {np.median(pixels):g}, up to {pixels.max():g}: "
                     f"expected {expected} for this model; --range LOW:HIGH or --range auto says what they mean"
                 )

@@ -57,7 +57,7 @@ class Room:
         fits = math.floor((budget - used - cache - _OTHER) / each)
         if fits < 1:
             needed = used + cache + _OTHER + each
-            raise InputError(f"--memory {_words(budget)}: expected {_words(needed)} at least for tiles of this size")
+            raise InputError(f"--memory {_as_typed(budget)}: expected {_words(needed)} at least for tiles of this size")
         if not on_gpu:
             return cls(budget, min(fits, batch or fits, usable_cpus()), 1, cache)
         free = torch.cuda.mem_get_info(model.device)[0]
@@ -98,6 +98,15 @@ def _in_use() -> int:
         return int(_STATM.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, ValueError):
         return 0
+
+
+def _as_typed(count: int) -> str:
+    """A size in the largest unit that says it without rounding: 10MB, 2GiB; one that has none is rounded."""
+    for unit in ("TB", "GB", "GiB", "MB", "MiB", "KB"):
+        size = _UNITS[unit.upper()]
+        if count >= size and 1000 * count % size == 0:
+            return f"{count / size:g}{unit}"
+    return _words(count)
 
 
 def _words(count: float) -> str:

@@ -138,7 +138,7 @@ def _checked(window: Window | None, source: Source) -> Window:
     down, right = window.row + window.height, window.column + window.width
     if min(window.height, window.width) < 1 or min(window) < 0 or down > whole.height or right > whole.width:
         numbers = ",".join(map(str, window))
-        raise InputError(f"window {numbers}: expected a part of the {source.grid.size} pixels of {source.name}")
+        raise InputError(f"window {numbers}: expected a part of the {source.grid.size} of {source.name}")
     return window
 
 

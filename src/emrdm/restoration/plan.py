@@ -17,7 +17,7 @@ from emrdm.errors import InputError
 from emrdm.model import EMRDM
 from emrdm.networks import NetworkConfig
 from emrdm.noise import fold
-from emrdm.rasters.tiles import TilePlan, widest_overlap
+from emrdm.rasters.tiles import TilePlan, check_overlap, widest_overlap
 from emrdm.strict import check
 
 _METHODS = ("stochastic", "euler")
@@ -85,8 +85,11 @@ class Plan:
             raise InputError(f"the scene has {height} x {width} pixels: expected 2 x 2 at least")
         network = model.config.network
         sides = _side(height, settings.tile, network), _side(width, settings.tile, network)
-        most = max(1, widest_overlap(settings.tile, network.multiple))
-        overlap = min(settings.tile // 4, most) if settings.overlap is None else settings.overlap
+        if settings.overlap is None:
+            overlap = min(settings.tile // 4, max(1, widest_overlap(settings.tile, network.multiple)))
+        else:
+            overlap = settings.overlap
+            check_overlap(overlap, settings.tile, network.multiple)  # by the tile asked for, however small the scene
         return cls(
             tiles=TilePlan.over(height, width, sides, overlap, network.multiple),
             sampler=sampler,

@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 
 import emrdm
-from emrdm.errors import DataError, InputError
 from emrdm.files import as_path, fingerprint, require_space
 from emrdm.model import EMRDM
+from emrdm.rasters.bands import UnfitError
 from emrdm.rasters.base import Source
 from emrdm.rasters.scene import Scene, open_scene
 from emrdm.rasters.source import set_cache
@@ -160,14 +160,14 @@ def restore_scene(
 
 
 def _understood(scene: Scene, model: EMRDM, reading: Reading | None) -> Inputs:
-    """The scene as the model sees it; what the default model cannot take is told to those who did not choose it."""
+    """The scene as the model sees it; bands and units of the default model are told to those who did not choose it."""
     try:
         return Inputs(scene, model.config, reading)
-    except (DataError, InputError) as error:
+    except UnfitError as error:
         if not model.is_default:
             raise
         names, first = ", ".join(band.name for band in model.config.bands), model.config.bands[0]
-        raise type(error)(
+        raise UnfitError(
             f"{error}; this is the default model, for one image of {names} from {first.low:g} to {first.high:g}: "
             "expected such an image, or --model with another"
         ) from None

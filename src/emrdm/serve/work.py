@@ -39,6 +39,7 @@ _ON_THE_PAGE = {
     "--bands says which ones they are": "say which ones they are under “Band names”",
     "expected --sar with such an image": "add such an image under “Radar image”",
     "--sar files": "radar images",
+    "as --sar": "as radar image",
 }
 
 
