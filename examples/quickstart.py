@@ -21,6 +21,7 @@ from emrdm.cli.progress import Progress
 from emrdm.embedded import example
 from emrdm.metrics import PROTOCOLS, Data
 from emrdm.rasters.read import read
+from emrdm.wording import many
 
 SAMPLES = 2  # restorations with other noise: their mean is the result, their spread tells how sure it is
 CLOUDY = 5  # of 255: a pixel that differs more from the truth, in any band, is under cloud or shadow
@@ -70,7 +71,7 @@ def run(out: Path, picture: Path) -> None:
     pictures.save(pictures.sheet([panels[:2], panels[2:]], side=SIDE), picture)
     height, width = truth.shape[1:]
     seconds, threads = time.perf_counter() - started, torch.get_num_threads()
-    print(f"\n{width} x {height} pixels, {SAMPLES} samples: {seconds:.0f} s on a CPU with {threads} threads")
+    print(f"\n{width} x {height} pixels, {SAMPLES} samples: {seconds:.0f} s on {many(threads, 'thread')} of a CPU")
     print(f"wrote {out / 'restored.tif'} and {picture}")
 
 
