@@ -16,6 +16,7 @@ def test_page_has_every_part(tmp_path):
     assert main(["page", str(runs), "--docs", str(docs)]) == 0
     text = (docs / "results.md").read_text("utf-8")
     assert page.MISSING not in text
+    assert "| `rgb-small` | 30.00 | 40.00 | 25.00 | 30.00 | 40.00 | 25.00 |" in text
     assert "| `rgb-small` | 30.25 ± 6.05 | 0.9000 | 0.0500 | 3.000 | 0.1000 | 9 |" in text
     assert text.index("| `rgb-small` |") < text.index("| `rgb` |")
     assert text.count("| the cloudy image itself | 18.68") == 2  # once a data set, however many models there are
@@ -38,7 +39,7 @@ def test_page_without_runs_says_so_and_takes_old_figures_away(tmp_path):
         (images / name).write_bytes(b"old")
     assert main(["page", str(tmp_path / "runs"), "--docs", str(tmp_path / "docs")]) == 0
     text = (tmp_path / "docs" / "results.md").read_text("utf-8")
-    assert text.count(page.MISSING) == 10
+    assert text.count(page.MISSING) == 11
     assert "images/" not in text
     assert [path.name for path in images.iterdir()] == ["report.jpg"]
     assert "CR-former" in text  # published figures need no run
@@ -49,7 +50,7 @@ def test_parts_come_one_by_one(tmp_path):
     text, figures = page.build(tmp_path)
     assert figures == {}
     assert "`rgb-small`" in text
-    assert text.count(page.MISSING) == 6
+    assert text.count(page.MISSING) == 7
 
 
 def test_committed_page_is_what_the_runs_make():

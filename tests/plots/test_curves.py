@@ -225,7 +225,7 @@ def test_other_formats_are_refused_and_nothing_is_written(tmp_path, name):
 
 def test_without_matplotlib_one_line_says_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(MissingDependencyError, match=r"plots need matplotlib: pip install 'emrdm\[train\]'"):
+    with pytest.raises(MissingDependencyError, match=r"plots need matplotlib: pip install 'emrdm\[plots\]'"):
         training_curves([step(1)], tmp_path / "a.png")
 
 

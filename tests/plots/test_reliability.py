@@ -63,5 +63,5 @@ def test_nothing_is_refused(curve, coverage):
 
 def test_without_matplotlib_one_line_says_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(MissingDependencyError, match=r"pip install 'emrdm\[train\]'"):
+    with pytest.raises(MissingDependencyError, match=r"pip install 'emrdm\[plots\]'"):
         reliability("", CURVE, COVERAGE, tmp_path / "a.png")
