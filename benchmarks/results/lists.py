@@ -17,6 +17,7 @@ from emrdm.cli import models
 from emrdm.data import Dataset
 from emrdm.errors import InputError
 from emrdm.evaluation import BASELINES, BaselinePredictor
+from emrdm.model import EMRDM
 
 FLAT = 4.0
 """Standard deviation of a thumbnail, of 255, below which ground is called flat: sea, sand, snow."""
@@ -30,6 +31,7 @@ def lists(arguments: argparse.Namespace) -> None:
     """Compare the clear images of the test lists with all others, and score flat and textured ones apart."""
     # validation images belong to the training list, too
     parts = {split: open_both(arguments.rice, split, None) for split in ("train", "val", "test")}
+    model = models.load(arguments.model).to(models.device(arguments.device))
     found = {}
     for key, (dataset, indices) in parts["test"].items():
         clear = _clear(dataset)
@@ -37,10 +39,11 @@ def lists(arguments: argparse.Namespace) -> None:
         thumbnails = _thumbnails(list(clear.values()))
         flat = {name: bool(yes) for name, yes in zip(clear, _flat(thumbnails), strict=True)}
         psnr = {"one-colour": {name: _one_colour(image) for name, image in clear.items()}}
-        psnr |= _scored(arguments, dataset, indices)
+        psnr |= _scored(model, arguments, dataset, indices)
         found[key] = {**compare(thumbnails, others), "psnr": {name: apart(each, flat) for name, each in psnr.items()}}
         print(f"{key}: {found[key]}")
-    command = f"python -m benchmarks.results lists {arguments.model} --rice ROOT --out RUNS"
+    words = f"lists {arguments.model} --name {arguments.name} --rice ROOT --out RUNS"
+    command = f"python -m benchmarks.results {words} --batch-size {arguments.batch_size}"
     facts = {"kind": "lists", "command": command, "model": arguments.name, "datasets": found}
     print(store.write(arguments.out, "lists", facts))
 
@@ -91,9 +94,10 @@ def text(facts: Mapping[str, Any], names: Mapping[str, str]) -> str:
     )
 
 
-def _scored(arguments: argparse.Namespace, dataset: Dataset, indices: Sequence[int]) -> dict[str, dict[str, float]]:
+def _scored(
+    model: EMRDM, arguments: argparse.Namespace, dataset: Dataset, indices: Sequence[int]
+) -> dict[str, dict[str, float]]:
     """PSNR of every image: as it is, and restored."""
-    model = models.load(arguments.model).to(models.device(arguments.device))
     predictor = predictor_of(model, dataset, model.digest(), model.config.sampler, arguments.name)
     baseline = BaselinePredictor(BASELINES["cloudy-image"], dataset.data)
     device, batch = str(model.device), arguments.batch_size

@@ -55,6 +55,7 @@ def test_the_lists_are_compared_as_they_lie(model, root, tmp_path):
     assert run("lists", model, root, tmp_path) == 0
     found = store.read(tmp_path / "lists.json")
     assert {key: row["images"] for key, row in found["datasets"].items()} == {"rice1": 3, "rice2": 2}
+    assert "--name small --rice ROOT --out RUNS" in found["command"]  # can be typed as it stands
     cloudy = opened(root / "RICE1", split="test")
     expected = evaluate(
         cloudy, [BaselinePredictor(BASELINES["cloudy-image"], cloudy.data)], [PROTOCOLS["standard"]]
