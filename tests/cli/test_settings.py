@@ -21,6 +21,14 @@ def test_words_are_a_name_and_settings():
     assert settings.words(["a.b=1", "tiny", "c=x=y"], expected="") == ("tiny", {"a.b": 1, "c": "x=y"})
 
 
+def test_no_augmentation_is_not_the_data_sets_own():
+    found = [
+        settings.words(["tiny", f"train.{word}"], expected="")[1]
+        for word in ("augmentation=none", "augmentation=null", "crop=none")
+    ]
+    assert found == [{"train.augmentation": "none"}, {"train.augmentation": None}, {"train.crop": None}]
+
+
 @pytest.mark.parametrize("given", [["a=1"], ["tiny", "other"], []])
 def test_one_name_is_expected(given):
     with pytest.raises(InputError, match="expected RECIPE"):

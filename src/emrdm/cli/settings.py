@@ -27,6 +27,8 @@ _OF_THE_MODEL = (
     "bands",
     "aux",
 )
+# where "none" is a choice of its own: no augmentation is not the data set's own, which null asks for
+_NONE_IS_A_CHOICE = ("train.augmentation",)
 
 
 def words(given: Sequence[str], *, expected: str) -> tuple[str, dict[str, Any]]:
@@ -34,7 +36,10 @@ def words(given: Sequence[str], *, expected: str) -> tuple[str, dict[str, Any]]:
     plain = [word for word in given if not _SETTING.fullmatch(word)]
     if len(plain) != 1:
         raise InputError(f"found {' '.join(given)!r}: expected {expected}")
-    return plain[0], {key: value(text) for key, _, text in (w.partition("=") for w in given if w not in plain)}
+    typed = [word.partition("=") for word in given if word not in plain]
+    return plain[0], {
+        key: text if text == "none" and key in _NONE_IS_A_CHOICE else value(text) for key, _, text in typed
+    }
 
 
 def value(text: str) -> Any:
