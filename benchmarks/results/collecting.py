@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import csv
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
@@ -22,9 +21,9 @@ from emrdm.cli import models
 from emrdm.errors import InputError
 from emrdm.metrics import Scores
 from emrdm.model import EMRDM
-from emrdm.presets import load_preset
+from emrdm.presets import Preset, load_preset
 from emrdm.presets.studies import Case, load_study
-from emrdm.strict import dump
+from emrdm.strict import dump, parse
 from emrdm.training.folder import RECIPE, RunFolder, differences
 from emrdm.training.log import read_log
 
@@ -117,19 +116,21 @@ def _keep_recipes(out: Path, runs: Sequence[Path], given: str, note: str) -> Non
     path = out / f"{RECIPES}.json"
     known = {run["name"]: run for run in store.read(path)["runs"]} if path.exists() else {}
     base = Path(given).name
-    if (Path(given) / RECIPE).is_file():
-        against = {"recipe": RunFolder(Path(given)).facts()["recipe"]}
-    else:
-        against = json.loads(json.dumps({"recipe": dump(load_preset(given))}))
+    against = _recipe(RunFolder(Path(given)).facts()) if (Path(given) / RECIPE).is_file() else load_preset(given)
     for folder in runs:
         facts = RunFolder(folder).facts()
-        changed = differences(against, {"recipe": facts["recipe"]})
+        changed = differences({"recipe": dump(against)}, {"recipe": dump(_recipe(facts))})
         started = ["weights that were there already"] if facts.get("start") else []
         compared = {"base": base, "note": note, "changed": changed + started}
         known[folder.name] = {"name": folder.name, **compared, **run_facts(folder)}
         print(f"{folder.name}: {len(changed)} settings differ from {base}")
     about = {"kind": RECIPES, "command": f"{_COLLECT} --base {base} RUN ..."}
     print(store.write(out, RECIPES, {**about, "runs": list(known.values())}))
+
+
+def _recipe(facts: Mapping[str, Any]) -> Preset:
+    """A run's recipe with today's settings: what it was trained without, since it is older, has its default."""
+    return parse(Preset, facts["recipe"])
 
 
 # ---------------------------------------------------------------- studies

@@ -1,6 +1,7 @@
 """Studies and runs as small files: their scores, what they cost, and what differs on the same images."""
 
 import json
+import shutil
 
 import pytest
 from benchmarks.results import page
@@ -96,6 +97,16 @@ def test_runs_of_a_search_are_compared_with_their_base(runs, tmp_path):
     assert half["end"]["rice2"]["psnr"] == half["curve"]["rice2"][-1]
     assert set(half["untouched"]) == {"rice1", "rice2"}
     assert "`half`" in page.build(tmp_path)[0]
+
+
+def test_a_setting_that_is_younger_than_a_run_is_not_a_change(runs, tmp_path):
+    old = tmp_path / "old"
+    shutil.copytree(runs / "half", old)
+    facts = json.loads((old / "recipe.json").read_text())
+    assert facts["recipe"]["train"].pop("tones") == 0.0
+    (old / "recipe.json").write_text(json.dumps(facts))
+    assert main(["collect", str(runs / "half"), "--out", str(tmp_path), "--base", str(old)]) == 0
+    assert json.loads((tmp_path / "recipes.json").read_text())["runs"][0]["changed"] == []
 
 
 def test_runs_can_be_cases_of_a_study(runs, root, tmp_path):

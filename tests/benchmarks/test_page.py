@@ -146,3 +146,15 @@ def test_what_was_learnt_is_the_difference_of_two_runs():
     assert "| a cosine instead of a constant learning rate | +2.5 / +0.050 / -0.030 |" in table
     assert "Muon" not in table  # one of its two runs is not there
     assert learnt.table({"runs": []}) == ""
+
+
+def test_seeds_of_the_base_are_averaged_and_say_what_chance_does():
+    psnr = {"base": 29.0, "base-2": 28.0, "tf32": 29.5}
+    runs = [
+        {"name": name, "end": {key: {"psnr": p, "ssim": 0.9, "lpips": 0.1} for key in ("rice1", "rice2")}}
+        for name, p in psnr.items()
+    ]
+    chance, tf32 = learnt.table({"runs": runs}).splitlines()[2:]
+    assert "standard deviation of 2 runs* | 0.7 / 0.000 / 0.000 |" in chance
+    assert "| +1.0 / +0.000 / +0.000 |" in tf32
+    assert "standard deviation" not in learnt.table({"runs": [run for run in runs if run["name"] != "base-2"]})
