@@ -19,7 +19,7 @@ from torch import Tensor
 from emrdm.diffusion import MeanReverting, one_raster
 from emrdm.errors import EmrdmError
 from emrdm.model import EMRDM
-from emrdm.noise import normal
+from emrdm.noise import normal, split_keys
 from emrdm.rasters.tiles import Tile
 from emrdm.restoration.inputs import Inputs
 from emrdm.restoration.nearby import Condition, Nearby
@@ -70,6 +70,7 @@ class TileDenoiser:
         self.plan, self.inputs, self.model, self.folder, self.apart = plan, inputs, model, folder, apart
         self.nearby = nearby or Nearby()
         self.process = MeanReverting(alpha=plan.alpha)
+        self._keys: dict[tuple[int, int], Tensor] = {}
 
     def state(self, sample: int, step: int) -> StepState:
         """S of a sample after that many steps."""
@@ -139,9 +140,9 @@ class TileDenoiser:
         frames, bands = cloudy.shape[1:3]
 
         def noise(draw: int) -> Tensor:
-            key = self.plan.key(sample, draw)
+            words = self._words(sample, draw)
             windows = [self.plan.tiles.window(tile) for tile in loaded.tiles]
-            return torch.cat([normal(key, w, frames=frames, bands=bands, device=device) for w in windows])
+            return torch.cat([normal(words, window, frames=frames, bands=bands) for window in windows])
 
         with torch.no_grad():
             # Said for every series, not only where a date is missing: a tile's bits must not depend on its batch.
@@ -152,6 +153,12 @@ class TileDenoiser:
         for tile, found in zip(loaded.tiles, after, strict=True):
             self.nearby.keep_state(sample, step + 1, tile, found)
         return after
+
+    def _words(self, sample: int, draw: int) -> Tensor:
+        """The key of a draw, on the device; sent once, since a GPU finishes all it was told before it takes a copy."""
+        if (sample, draw) not in self._keys:
+            self._keys[sample, draw] = split_keys([self.plan.key(sample, draw)], self.model.device)
+        return self._keys[sample, draw]
 
     def store(self, sample: int, step: int, tiles: Sequence[Tile], states: Tensor) -> None:
         """Put away what tiles have found, (B, C, H, W)."""

@@ -11,11 +11,10 @@ import threading
 from dataclasses import dataclass
 from typing import final
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from emrdm.rasters.tiles import Tile, TilePlan, common, inside
+from emrdm.rasters.tiles import Axis, Tile, TilePlan, common, inside
 
 
 @final
@@ -51,6 +50,7 @@ class Nearby:
         self.left = budget
         self._conditions: dict[Tile, Condition] = {}
         self._states: dict[tuple[int, int], dict[Tile, Tensor]] = {}
+        self._sent: dict[tuple[Axis, int, torch.device], Tensor] = {}
         self._lock = threading.Lock()
 
     def condition(self, tile: Tile) -> Condition | None:
@@ -85,7 +85,14 @@ class Nearby:
             whole = tiles.window(other)
             part = common(window, whole)
             there, here = inside(part, whole), inside(part, window)
-            rows, columns = tiles.rows.weights(other.row)[there[0]], tiles.columns.weights(other.column)[there[1]]
-            weights = torch.from_numpy(np.outer(rows, columns)).to(result.device, non_blocking=True)
-            result[:, *here] += weights * kept[other][:, *there]
+            rows = self._weights(tiles.rows, other.row, result.device)[there[0]]
+            columns = self._weights(tiles.columns, other.column, result.device)[there[1]]
+            result[:, *here] += torch.outer(rows, columns) * kept[other][:, *there]
         return result
+
+    def _weights(self, side: Axis, index: int, device: torch.device) -> Tensor:
+        """Of a row or column of tiles; sent once, since a GPU finishes all it was told before it takes a copy."""
+        key = side, index, device
+        if key not in self._sent:
+            self._sent[key] = torch.from_numpy(side.weights(index).copy()).to(device)
+        return self._sent[key]
