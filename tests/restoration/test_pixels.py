@@ -148,13 +148,13 @@ def test_gaps_are_those_of_the_input(kind, share, given, run, calls, tmp_path):
 @pytest.mark.parametrize("dtype", ["uint8", "int16", "float32"])
 def test_gaps_that_the_number_type_cannot_hold_become_a_mask(dtype, given, run, tmp_path):
     gaps = _ragged(0.3)
-    image = small.pixels(3, HEIGHT, WIDTH).astype(np.float32)
+    image = small.pixels(3, HEIGHT, WIDTH).astype(np.float32) / 16
     image[:, gaps] = np.nan
-    code, _, errors = run(
-        small.words(
-            small.write(tmp_path / "scene.tif", image), given[1], tmp_path / "clear.tif", "-q", "--dtype", dtype
-        )
+    words = small.words(
+        small.write(tmp_path / "scene.tif", image), given[1], tmp_path / "clear.tif", "-q", "--dtype", dtype
     )
+    words[words.index("--range") + 1] = "0:255"
+    code, _, errors = run(words)
     assert (code, errors) == (0, [])
     assert np.array_equal(valid(tmp_path / "clear.tif"), ~gaps)
     with rasterio.open(tmp_path / "clear.tif") as file:
@@ -200,8 +200,7 @@ def test_floats_are_the_numbers_that_integers_are_rounded_from(given, reference,
     ("dtype", "span"), [("uint8", "0:4000"), ("uint16", "-60000:60000"), ("int16", "-90000:90000")]
 )
 def test_integers_saturate_and_never_wrap(dtype, span, given, run, tmp_path, monkeypatch):
-    image = small.pixels().astype(np.float32) if dtype != "uint8" else small.pixels()
-    path = small.write(tmp_path / "scene.tif", image)
+    path = small.write(tmp_path / "scene.tif", small.pixels().astype(dtype))
 
     original = state.StepState.write
 
@@ -209,12 +208,38 @@ def test_integers_saturate_and_never_wrap(dtype, span, given, run, tmp_path, mon
         original(self, tile, np.broadcast_to(np.float32([-1.5, 0.02, 1.5]).repeat(22)[:64], self.shape))
 
     monkeypatch.setattr(state.StepState, "write", extreme)
-    words = small.words(path, given[1], tmp_path / "clear.tif", "-q", "--dtype", dtype)
+    words = small.words(path, given[1], tmp_path / "clear.tif", "-q")
     words[words.index("--range") : words.index("--range") + 2] = [f"--range={span}"]
     assert run(words)[0] == 0
     found, limits = read(tmp_path / "clear.tif"), np.iinfo(dtype)
     assert found.min() == limits.min
     assert found.max() == limits.max
+
+
+@pytest.mark.parametrize(
+    ("dtype", "span", "said"),
+    [
+        (
+            "uint8",
+            "0:4000",
+            "uint8 holds 0 to 255, and the images go from 0 to 4000: expected int16, uint16, int32, float32",
+        ),
+        (
+            "uint16",
+            "-9:4000",
+            "uint16 holds 0 to 65535, and the images go from -9 to 4000: expected int16, int32, float32",
+        ),
+        ("uint16", "0:1", "uint16 has whole numbers only, for 0 to 1: expected float32"),
+    ],
+)
+def test_a_number_type_that_does_not_hold_the_images_is_refused(dtype, span, said, given, run, tmp_path):
+    path = small.write(tmp_path / "scene.tif", small.pixels().astype(np.float32))
+    words = small.words(path, given[1], tmp_path / "clear.tif", "-q", "--dtype", dtype)
+    words[words.index("--range") : words.index("--range") + 2] = [f"--range={span}"]
+    code, _, errors = run(words)
+    assert code == 2
+    assert f"--dtype {said}" in errors[-1]
+    assert not (tmp_path / "clear.tif").exists()
 
 
 def test_a_picture_becomes_a_picture(given, run, tmp_path):

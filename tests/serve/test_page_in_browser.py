@@ -117,7 +117,7 @@ def test_an_image_goes_in_and_a_clear_geotiff_comes_out(visit, tmp_path):
     says(page, "Done: 56 x 48 pixels")
     slider = page.locator("#slider img")
     assert slider.count() == 2
-    assert all(image.evaluate("image => image.naturalWidth") == 56 for image in slider.all())
+    page.wait_for_function("[...document.querySelectorAll('#slider img')].every(image => image.naturalWidth === 56)")
     with page.expect_download() as waiting:
         page.locator("#downloads a", has_text="KB").first.click()
     waiting.value.save_as(tmp_path / "found.tif")

@@ -41,19 +41,16 @@ def all_steps(denoiser: TileDenoiser, run: Run, progress: Progress, watch: Watch
         how many tile steps were done, and not found.
     """
     plan, total = denoiser.plan, denoiser.plan.calls
-    each = len(plan.tiles)
-    count = fresh = 0
+    finished = [_finished_steps(denoiser, sample) for sample in range(plan.samples)]
+    begun = [sum(1 for _ in denoiser.state(sample, steps + 1).done()) for sample, steps in enumerate(finished)]
+    count, fresh = sum(finished) * len(plan.tiles) + sum(begun), 0
+    progress(count, total)
     for sample in range(plan.samples):
-        finished = _finished_steps(denoiser, sample)
-        count += finished * each
-        progress(count, total)
-        for step in range(finished, len(plan.steps)):
+        for step in range(finished[sample], len(plan.steps)):
             after = denoiser.state(sample, step + 1)
             after.create()
             ready = set(after.done())
             todo = [tile for tile in plan.tiles if tile not in ready]
-            count += len(ready)
-            progress(count, total)
 
             def tick(tiles: int) -> None:
                 nonlocal count, fresh

@@ -18,8 +18,31 @@ from emrdm.restoration.inputs import Inputs
 from emrdm.restoration.state import StepState
 from emrdm.window import Window
 
+_INTEGERS = ("uint8", "int16", "uint16", "int32")
 By = Literal["mask", "score", "change"]
 _BLOCK, _LEAST = 512, 32  # pixels of a window's side
+_FEWEST_LEVELS = 10  # of whole numbers between black and white: reflectances of 0 to 1 want fractions
+
+
+def check_dtype(dtype: np.dtype, inputs: Inputs) -> None:
+    """Refuse a number type that was asked for and does not hold the numbers of the images."""
+    if dtype.kind == "f":
+        return
+    low, high = (inputs.to_file_numbers(np.full((len(inputs.kept), 1, 1), end, np.float32)) for end in (-1, 1))
+    first, last = float(min(low.min(), high.min())), float(max(low.max(), high.max()))
+    if last - first < _FEWEST_LEVELS:
+        raise InputError(f"--dtype {dtype} has whole numbers only, for {first:g} to {last:g}: expected float32")
+    if not _holds(dtype, first, last):
+        ends, fit = np.iinfo(dtype), [name for name in _INTEGERS if _holds(np.dtype(name), first, last)]
+        raise InputError(
+            f"--dtype {dtype} holds {ends.min} to {ends.max}, and the images go from {first:g} to {last:g}: "
+            f"expected {', '.join([*fit, 'float32'])}"
+        )
+
+
+def _holds(dtype: np.dtype, first: float, last: float) -> bool:
+    ends = np.iinfo(dtype)
+    return round(first) >= ends.min and round(last) <= ends.max
 
 
 @final

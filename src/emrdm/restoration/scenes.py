@@ -29,7 +29,7 @@ from emrdm.restoration.journal import begun_with, journal, note_ending, own_file
 from emrdm.restoration.local import all_steps, on_this_machine
 from emrdm.restoration.memory import Room, state_bytes
 from emrdm.restoration.nearby import Nearby
-from emrdm.restoration.output import Finisher, Keeping, windows
+from emrdm.restoration.output import Finisher, Keeping, check_dtype, windows
 from emrdm.restoration.plan import Plan, Settings
 from emrdm.restoration.sinks import InMemory, Sink, Summary, Writing, into_files
 from emrdm.restoration.watching import Estimate
@@ -103,6 +103,8 @@ def restore_scene(
     path = None if output is None else as_path(output, "output")
     model = _as_begun(model or EMRDM.default(), path, settings)
     inputs = _understood(scene, model, reading)
+    if write.dtype is not None:
+        check_dtype(np.dtype(write.dtype), inputs)
     plan = Plan.of(scene.grid.height, scene.grid.width, model, settings)
     room = Room.within(memory, plan, model, inputs.frames, batch=batch)
     set_cache(room.cache)
