@@ -153,7 +153,7 @@ def _with_leading_axes(
         what = "frames (L = 0)" if multi and x.shape[-4:-3] == (0,) else "pixels or samples"
         raise InputError(f"{name} has no {what}, shape {tuple(x.shape)}: expected at least one")
     if min(x.shape[-2:]) < 2:
-        raise InputError(f"{name} is {x.shape[-2]} x {x.shape[-1]} pixels: expected at least 2 x 2")
+        raise InputError(f"{name} is {x.shape[-1]} x {x.shape[-2]} pixels: expected at least 2 x 2")
     tensor = _as_float(x, name).to(device)
     if tensor.ndim == 5:
         return tensor

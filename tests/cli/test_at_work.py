@@ -122,7 +122,7 @@ def test_the_process_of_a_preset_a_file_and_the_default(run, series):  # noqa: F
     [
         (("trajectory", "sampler.steps=2"), "no image was given"),
         (("trajectory", "{}/missing.png"), "missing.png"),
-        (("trajectory", "{}/a.png", "--window", "0,0,99,99"), "--window 0,0,99,99: expected a part of 24 x 40 pixels"),
+        (("trajectory", "{}/a.png", "--window", "0,0,99,99"), "--window 0,0,99,99: expected a part of 40 x 24 pixels"),
         (("trajectory", "{}/a.png", "--window", "1,2"), "expected ROW,COLUMN,HEIGHT,WIDTH"),
         (("trajectory", "{}/a.png", "--truth", "{}/small.png"), "small.png is not on the grid of"),
         (("trajectory", "{}/a.png", "--range", "5"), "expected LOW:HIGH"),

@@ -195,7 +195,7 @@ def test_without_matplotlib_nothing_is_read(run, scene, monkeypatch):
     ("name", "change", "message"),
     [
         ("truth", {"east": 35.0}, "not on the same grid: transform"),
-        ("std", {"pixels": np.ones((2, 9, 9), np.float32)}, "not on the same grid: size 9 x 9 pixels against 150 x"),
+        ("std", {"pixels": np.ones((2, 9, 9), np.float32)}, "not on the same grid: size 9 x 9 pixels against 200 x"),
         ("truth", {"names": ("B4", "B8")}, "has no band B3: it has B4, B8"),
         ("truth", {"names": ("B4", "B04")}, "has no band B3"),
         ("truth", {"pixels": np.ones((3, 150, 200), np.uint16)}, "has 3 bands without names: expected 2, B4, B3"),

@@ -97,7 +97,7 @@ def test_a_good_folder(run, tmp_path):
         ["val", "0"],
         ["test", "1"],
         ["all", "4", "expected", "500"],
-        ["4", "of", "8", "x", "12", "pixels"],
+        ["4", "of", "12", "x", "8", "pixels"],
     ]
     assert out[0] == f"rice1 in {root}"
     assert out[-1] == "all files are good"
@@ -135,7 +135,7 @@ def test_findings_for_scripts(run, tmp_path):
     assert (code, err) == (0, [])
     assert (facts["dataset"], facts["good"], facts["problems"]) == ("rice1", True, [])
     assert facts["counts"] == {"train": 3, "val": 0, "test": 1, "all": 4}
-    assert facts["sizes"] == {"8 x 12": 4}
+    assert facts["sizes"] == {"12 x 8": 4}
     trees.DAMAGES["empty"](root / "cloud/1.png")
     code, out, err = run("verify", "rice1", root, "--json", "-q")
     assert (code, len(err)) == (2, 1)

@@ -120,7 +120,7 @@ def test_images_that_are_not_there_stay_away():
 
 @pytest.mark.parametrize("crop", [6, 100])
 def test_an_image_smaller_than_the_crop_is_refused_by_name(crop):
-    with pytest.raises(DataError, match=f"x is 5 x 7 pixels: expected {crop} x {crop} at least"):
+    with pytest.raises(DataError, match=f"x is 7 x 5 pixels: expected {crop} x {crop} at least"):
         augment(numbered(), 1, crop=crop)
 
 

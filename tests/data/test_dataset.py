@@ -218,7 +218,7 @@ def test_an_image_too_small_to_crop_is_a_failure_of_that_sample(built):
     dataset = opened("rice1", built("rice1"), crop=9)
     assert isinstance(dataset.fetch(0), Sample)
     failure = dataset.fetch(Draw(0, 1))
-    assert failure == Failure("1", "1 is 8 x 12 pixels: expected 9 x 9 at least, to crop it")
+    assert failure == Failure("1", "1 is 12 x 8 pixels: expected 9 x 9 at least, to crop it")
 
 
 # ---------------------------------------------------------------- files that cannot be read

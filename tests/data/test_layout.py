@@ -132,7 +132,7 @@ def test_a_pipe_in_the_place_of_a_list_is_not_waited_for(tmp_path):
         ("uint16", {"eight_bit": True}, "type uint16: expected 8 bits"),
         ("uint8", {"eight_bit": False}, "type uint8: expected more than 8 bits"),
         ("int16", {"dtype": "uint16"}, "type int16: expected uint16"),
-        ("uint8", {"size": (8, 8)}, "is 8 x 12 pixels: expected 8 x 8"),
+        ("uint8", {"size": (8, 8)}, "is 12 x 8 pixels: expected 8 x 8"),
         ("uint8", {"bands": 3}, "has 2 bands: expected 3"),
     ],
 )

@@ -179,7 +179,7 @@ def test_a_date_of_another_type_or_size_is_refused(tmp_path):
     trees.save(tmp_path / "lake/t2.tif", trees.texture(SHAPE, 1))
     assert "t2.tif has numbers of type uint8: expected uint16" in dataset.fetch(0).reason
     trees.save(tmp_path / "lake/t2.tif", trees.texture((4, 8, 8), 1, dtype="uint16"))
-    assert "t2.tif is 8 x 8 pixels: expected 8 x 12" in dataset.fetch(0).reason
+    assert "t2.tif is 8 x 8 pixels: expected 12 x 8" in dataset.fetch(0).reason
 
 
 def test_a_broken_first_file_does_not_hide_the_others(tmp_path):

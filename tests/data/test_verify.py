@@ -62,7 +62,7 @@ def test_many_damages_are_many_lines_in_the_order_of_the_samples(tmp_path):
     found = verify(find_layout("pairs", numbers=CASES["pairs"].numbers), root, rule="")
     expected = [name for name, damage in zip(names, DAMAGES, strict=True) if damage != "other size"]
     assert [line.partition(".tif")[0].rpartition("/")[2] for line in found.problems] == expected
-    assert found.sizes == {"8 x 12": 2}
+    assert found.sizes == {"12 x 8": 2}
 
 
 def test_how_far_it_is_can_be_watched(built):
@@ -75,8 +75,8 @@ def test_sizes_that_differ_are_told(tmp_path):
     trees.pairs(tmp_path, ("1", "2"))
     trees.pairs(tmp_path, ("3",), shape=(4, 6, 6))
     found = verified("pairs", tmp_path)
-    assert found.sizes == {"8 x 12": 2, "6 x 6": 1}
-    assert "images are of 2 sizes: 8 x 12, 6 x 6" in found.notes
+    assert found.sizes == {"12 x 8": 2, "6 x 6": 1}
+    assert "images are of 2 sizes: 12 x 8, 6 x 6" in found.notes
     assert found.good
 
 

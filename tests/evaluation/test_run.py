@@ -389,7 +389,7 @@ def test_near_infrared_of_predictions_may_lie_beside_the_colours(tmp_path):
     with pytest.raises(InputError, match="files have changed since"):
         evaluate(dataset, [FolderPredictor(folder, dataset)], STANDARD, settings=settings)
     Image.fromarray(four[3][:10]).save(folder / "nir" / "1.png")
-    with pytest.raises(DataError, match=r"nir/1\.png is uint8 of 10 x 256 pixels: expected 8 bits and 256 x 256"):
+    with pytest.raises(DataError, match=r"nir/1\.png is uint8 of 256 x 10 pixels: expected 8 bits and 256 x 256"):
         evaluate(dataset, [FolderPredictor(folder, dataset)], STANDARD)
 
 

@@ -42,7 +42,7 @@ def test_rows_have_names_and_pictures_texts_above_and_below():
     [
         ({}, "no pictures"),
         ({"a": [None]}, "no pictures"),
-        ({"a": [Panel(picture()), Panel(picture(size=(4, 8)))]}, "pictures are 4 x 8, 8 x 8 pixels"),
+        ({"a": [Panel(picture()), Panel(picture(size=(4, 8)))]}, "pictures are 8 x 4, 8 x 8 pixels"),
     ],
 )
 def test_pictures_that_do_not_fit_are_refused(rows, message):

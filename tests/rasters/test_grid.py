@@ -82,4 +82,4 @@ def test_no_place_is_a_place_like_any_other():
     assert Grid(8, 9).difference(Grid(8, 9)) is None
     assert not Grid(8, 9).georeferenced
     assert Grid(8, 9).difference(Grid(8, 9, None, NORTH_UP)).startswith("transform none against (10,")
-    assert Grid(8, 9).difference(Grid(9, 9)) == "size 8 x 9 pixels against 9 x 9 pixels"
+    assert Grid(8, 9).difference(Grid(9, 9)) == "size 9 x 8 pixels against 9 x 9 pixels"

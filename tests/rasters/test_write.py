@@ -85,8 +85,8 @@ def test_what_no_file_can_hold_is_refused_before_any_work(options, match, tmp_pa
         ([Window(0, 0, 20, 30), Window(10, 10, 1, 1)], "overlap: expected each pixel once"),
         ([Window(0, 0, 20, 30), Window(0, 0, 20, 30)], "overlap: expected each pixel once"),
         ([Window(0, 0, 10, 30)], "300 of 600 pixels were written: expected all of them"),
-        ([Window(0, 0, 21, 30)], "not inside of 20 x 30"),
-        ([Window(-1, 0, 5, 30)], "not inside of 20 x 30"),
+        ([Window(0, 0, 21, 30)], "not inside of 30 x 20"),
+        ([Window(-1, 0, 5, 30)], "not inside of 30 x 20"),
     ],
 )
 @pytest.mark.parametrize("name", ["a.tif", "a.png"])

@@ -223,7 +223,7 @@ def test_names_stand_above_in_order(monkeypatch):
     ("cloudy", "options", "message"),
     [
         (image(1, (40, 61)), {}, "not on the same grid"),
-        (image(1), {"window": Window(0, 0, 41, 60)}, r"0,0,41,60: expected a part of the 40 x 60 pixels of \w+$"),
+        (image(1), {"window": Window(0, 0, 41, 60)}, r"0,0,41,60: expected a part of the 60 x 40 pixels of \w+$"),
         (image(1), {"window": Window(-1, 0, 4, 6)}, "expected a part"),
         (image(1), {"window": Window(0, 0, 0, 6)}, "expected a part"),
         (image(1), {"bands": ("B9",)}, "no band 'B9': it has no names; numbers go from 1 to 3"),

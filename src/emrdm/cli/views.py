@@ -121,7 +121,7 @@ def open_view(arguments: argparse.Namespace) -> View:
         target = None if clear is None else _restored_bands(clear, model.config, reading).read(window).cloudy[0]
         names = [_name(frame) for frame in scene.frames]
     if not seen.present.any():
-        raise InputError(f"no image has data in {window.height} x {window.width} pixels: expected another --window")
+        raise InputError(f"no image has data in {window.width} x {window.height} pixels: expected another --window")
     there = seen.present.nonzero()[0].tolist()
     cloudy, aux = seen.cloudy[there], None if seen.aux is None else seen.aux[there]
     bands, limits = _showing(model.config, cloudy, target)
@@ -147,7 +147,7 @@ def _checked(asked: Window | None, height: int, width: int, side: int) -> Window
     if not inside or not min(asked.height, asked.width) >= 2 or max(asked.height, asked.width) > _LARGEST:
         numbers = ",".join(map(str, asked))
         raise InputError(
-            f"--window {numbers}: expected a part of {height} x {width} pixels, from 2 to {_LARGEST} along a side"
+            f"--window {numbers}: expected a part of {width} x {height} pixels, from 2 to {_LARGEST} along a side"
         )
     return asked
 

@@ -79,7 +79,7 @@ def _chance(bits: int) -> float:
 def _cropping(sample: Sample, key: int, side: int) -> Callable[[Tensor], Tensor]:
     height, width = sample.cloudy.shape[-2:]
     if min(height, width) < side:
-        raise DataError(f"{sample.name} is {height} x {width} pixels: expected {side} x {side} at least, to crop it")
+        raise DataError(f"{sample.name} is {width} x {height} pixels: expected {side} x {side} at least, to crop it")
     row, column = fold(key, 2) % (height - side + 1), fold(key, 3) % (width - side + 1)
     return lambda x: x[..., row : row + side, column : column + side]
 

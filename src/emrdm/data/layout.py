@@ -198,7 +198,7 @@ def read_like(
     if count != bands:
         raise DataError(f"{path} has {count} band{'s' * (count != 1)}: expected {bands}")
     if size is not None and tuple(found) != size:
-        raise DataError(f"{path} is {found[0]} x {found[1]} pixels: expected {size[0]} x {size[1]}")
+        raise DataError(f"{path} is {found[1]} x {found[0]} pixels: expected {size[1]} x {size[0]}")
     found_type = raster.pixels.dtype
     if dtype and found_type != dtype:
         raise DataError(f"{path} has numbers of type {found_type}: expected {dtype}")

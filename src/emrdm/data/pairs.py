@@ -90,7 +90,7 @@ class Pairs(Layout):
             mask = read(item.masks[0]).pixels
             if mask.shape[1:] != size:
                 raise DataError(
-                    f"{item.masks[0]} is {mask.shape[1]} x {mask.shape[2]} pixels: expected {size[0]} x {size[1]}"
+                    f"{item.masks[0]} is {mask.shape[2]} x {mask.shape[1]} pixels: expected {size[1]} x {size[0]}"
                 )
             classes = np.where(mask.any(0), THICK, CLEAR).astype(np.uint8)[None]
             if cloudy.valid is not None:

@@ -114,7 +114,7 @@ def _read_all(
 
 def _size(decoded: Decoded) -> str:
     height, width = (decoded.cloudy if decoded.target is None else decoded.target).shape[-2:]
-    return f"{height} x {width}"
+    return f"{width} x {height}"
 
 
 def _digest(decoded: Decoded, item: Item) -> str:

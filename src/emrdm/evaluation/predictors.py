@@ -156,9 +156,9 @@ class FolderPredictor(Predictor):
             return None
         colour, infrared = read_like(path, 3, size=(size[0], size[1]), eight_bit=True), read(partner)
         if infrared.pixels.shape[1:] != (size[0], size[1]) or infrared.pixels.dtype != np.uint8:
-            found = f"{infrared.pixels.dtype} of {infrared.pixels.shape[1]} x {infrared.pixels.shape[2]} pixels"
+            found = f"{infrared.pixels.dtype} of {infrared.pixels.shape[2]} x {infrared.pixels.shape[1]} pixels"
             raise DataError(
-                f"{partner} is {found}: expected 8 bits and {size[0]} x {size[1]}, as {path.name} beside it"
+                f"{partner} is {found}: expected 8 bits and {size[1]} x {size[0]}, as {path.name} beside it"
             )
         return Raster(np.concatenate((colour.pixels, infrared.pixels[:1])), colour.valid, ("",) * 4)
 

@@ -37,7 +37,7 @@ def lpips_over(prediction: Tensor, target: Tensor) -> Over:
     if target.shape[1] != 3:
         raise InputError(f"images have {target.shape[1]} bands: LPIPS needs red, green and blue")
     if min(target.shape[2:]) < SMALLEST:
-        size = " x ".join(map(str, target.shape[2:]))
+        size = " x ".join(map(str, reversed(target.shape[2:])))
         raise InputError(f"images are {size} pixels: LPIPS needs {SMALLEST} x {SMALLEST} at least")
     weights = _weights(target.device)
     distances = []

@@ -65,7 +65,7 @@ def ssim_over(
     """As :func:`ssim`, for several regions: the map is computed once."""
     taps = taps or gaussian_taps()
     if border == "crop" and min(target.shape[2:]) < len(taps):
-        size = " x ".join(map(str, target.shape[2:]))
+        size = " x ".join(map(str, reversed(target.shape[2:])))
         raise InputError(f"images are {size} pixels: SSIM needs {len(taps)} x {len(taps)} at least")
     pad = len(taps) // 2
     similarity = _ssim_map(

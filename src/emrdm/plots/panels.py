@@ -46,7 +46,7 @@ def pictures_figure(rows: Rows, *, title: str = "", note: str = "", scale: str =
     if not pictures:
         raise InputError("a figure of no pictures: expected one at least")
     if len({picture.shape[:2] for picture in pictures}) > 1:
-        sizes = sorted({f"{picture.shape[0]} x {picture.shape[1]}" for picture in pictures})
+        sizes = sorted({f"{picture.shape[1]} x {picture.shape[0]}" for picture in pictures})
         raise InputError(f"pictures are {', '.join(sizes)} pixels: expected all of one size")
     height, width = pictures[0].shape[:2]
     columns = max(len(row) for row in rows.values())

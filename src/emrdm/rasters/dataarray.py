@@ -35,7 +35,7 @@ class DataArraySource(Source):
         self.dtype = np.dtype(array.dtype)
         count, height, width = array.shape
         if array.size == 0 or self.dtype.kind not in "uif":
-            raise DataError(f"{name} is {self.dtype} of {height} x {width} pixels: expected real numbers, one at least")
+            raise DataError(f"{name} is {self.dtype} of {width} x {height} pixels: expected real numbers, one at least")
         self.grid = Grid(height, width, _crs(array, name), _transform(array, name))
         self.names = _names(array)
         self.nodata = checked_nodata(nodata, self.dtype, name) if nodata is not None else _nodata(array)

@@ -37,8 +37,8 @@ class Grid:
 
     @property
     def size(self) -> str:
-        """Height and width in words."""
-        return f"{self.height} x {self.width} pixels"
+        """Width and height in words, in this order wherever a size is said."""
+        return f"{self.width} x {self.height} pixels"
 
     def difference(self, other: Grid) -> str | None:
         """What is different, with both values, this one's first; None where both are the same grid."""

@@ -129,7 +129,7 @@ def _check(path: Path, directory: _Directory, size: int) -> None:
     samples, bits = directory.number(_SAMPLES, 1), directory.number(_BITS, 1)
     codec, apart = directory.number(_CODEC, 1), directory.number(_PLANAR, 1) == 2
     if not 0 < width <= _SIDE or not 0 < height <= _SIDE:
-        raise DataError(f"{path} is {height} x {width} pixels: expected 1 to {_SIDE:,} a side")
+        raise DataError(f"{path} is {width} x {height} pixels: expected 1 to {_SIDE:,} a side")
     if not 0 < samples <= _BANDS:
         raise DataError(f"{path} has {samples} bands: expected 1 to {_BANDS}")
     if codec not in _CODECS:
@@ -138,11 +138,11 @@ def _check(path: Path, directory: _Directory, size: int) -> None:
     rows = directory.number(_TILE_HEIGHT, 0) if tiled else min(directory.number(_ROWS, height), height)
     columns = directory.number(_TILE_WIDTH, 0) if tiled else width
     if rows < 1 or columns < 1:
-        raise DataError(f"{path} has blocks of {rows} x {columns} pixels: expected some pixels")
+        raise DataError(f"{path} has blocks of {columns} x {rows} pixels: expected some pixels")
     block = rows * columns * bits * (1 if apart else samples) // 8
     if block > _BLOCK and (tiled or codec != 1):  # GDAL takes bare rows as they come
         raise DataError(
-            f"{path} has blocks of {rows} x {columns} pixels, {block:,} bytes: expected at most {_BLOCK:,}; "
+            f"{path} has blocks of {columns} x {rows} pixels, {block:,} bytes: expected at most {_BLOCK:,}; "
             "rewrite it with gdal_translate -co TILED=YES"
         )
     declared = width * height * samples * bits // 8

@@ -44,7 +44,7 @@ class ArraySource(Source):
         self._valid = _plane(valid, (height, width), name)
         self.grid = grid or Grid(height, width)
         if (self.grid.height, self.grid.width) != (height, width):
-            raise DataError(f"{name} has {height} x {width} pixels: its grid has {self.grid.size}")
+            raise DataError(f"{name} has {width} x {height} pixels: its grid has {self.grid.size}")
         self.names = tuple(names) or ("",) * count
         self.scales = _each(scales, 1.0, count, "scale", name)
         self.offsets = _each(offsets, 0.0, count, "offset", name)

@@ -48,7 +48,9 @@ def decode(path: Path) -> tuple[np.ndarray, np.ndarray | None]:
 def check_size(path: Path, bands: int, height: int, width: int) -> None:
     """Refuse an image that is too large to be read at once."""
     if bands * height * width > _LARGEST:
-        raise DataError(f"{path} is {bands} x {height} x {width}: expected at most {_LARGEST:,} numbers in an image")
+        raise DataError(
+            f"{path} is {width} x {height} pixels of {bands} bands: expected at most {_LARGEST:,} numbers in an image"
+        )
 
 
 def _check_plausible(path: Path, kind: str, declared: int) -> None:

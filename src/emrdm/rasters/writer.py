@@ -102,7 +102,7 @@ class Writer(ABC):
         path, grid = self.layout.path, self.layout.grid
         row, column, height, width = window
         if not (0 <= row < row + height <= grid.height and 0 <= column < column + width <= grid.width):
-            raise InputError(f"{path}: {window} is not inside of {grid.height} x {grid.width} pixels")
+            raise InputError(f"{path}: {window} is not inside of {grid.width} x {grid.height} pixels")
         rows, columns, heights, widths = self._windows[: self._count].T
         meets = (
             (rows < row + height) & (row < rows + heights) & (columns < column + width) & (column < columns + widths)

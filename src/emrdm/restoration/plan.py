@@ -82,7 +82,7 @@ class Plan:
         if sampler.method not in _METHODS:
             raise InputError(f"sampler.method is {sampler.method!r}: expected {' or '.join(_METHODS)} for a scene")
         if min(height, width) < 2:
-            raise InputError(f"the scene has {height} x {width} pixels: expected 2 x 2 at least")
+            raise InputError(f"the scene has {width} x {height} pixels: expected 2 x 2 at least")
         network = model.config.network
         sides = _side(height, settings.tile, network), _side(width, settings.tile, network)
         if settings.overlap is None:

@@ -169,7 +169,7 @@ class Samples(torch.utils.data.Dataset[Drawn]):
         network = self.config.network
         if min(height, width) < network.padded(1):
             expected = f"{network.padded(1)} x {network.padded(1)} at least"
-            raise DataError(f"{sample.name} is {height} x {width} pixels: expected {expected} for this network")
+            raise DataError(f"{sample.name} is {width} x {height} pixels: expected {expected} for this network")
         rows, columns = height % network.multiple, width % network.multiple
         if not rows and not columns:
             return sample
