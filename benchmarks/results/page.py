@@ -62,12 +62,14 @@ def build(runs: Path) -> tuple[str, Mapping[str, parts.Draw]]:
     }
     for name in ("steps", "churn", "methods"):
         filled[name] = _noted(parts.sampler(name, sweeps), figures)
+    path = runs / "recipes.json"
+    recipes = store.read(path) if path.exists() else None
+    filled["recipes"] = _noted(None if recipes is None else parts.recipes(recipes), figures)
+    filled["learnt"] = "" if recipes is None else learnt.table(recipes)
+    chance = {} if recipes is None else learnt.chance(recipes)
     for name in ("alpha", "modules"):
         path = runs / f"study-{name}.json"
-        filled[name] = _noted(parts.study(store.read(path)) if path.exists() else None, figures)
-    path = runs / "recipes.json"
-    filled["recipes"] = _noted(parts.recipes(store.read(path)) if path.exists() else None, figures)
-    filled["learnt"] = learnt.table(store.read(path)) if path.exists() else ""
+        filled[name] = _noted(parts.study(store.read(path), chance) if path.exists() else None, figures)
     path = runs / "lists.json"
     filled["lists"] = lists.text(store.read(path), DATASETS) if path.exists() else MISSING
     template = Template((Path(__file__).parent / "template.md").read_text("utf-8"))

@@ -162,8 +162,8 @@ def _sweep_table(name: str, sweep: Mapping[str, Any]) -> str:
 # ---------------------------------------------------------------- the paper's studies
 
 
-def study(facts: Mapping[str, Any]) -> Part:
-    """A study beside the paper's: figure, table, and whether the order is the same."""
+def study(facts: Mapping[str, Any], chance: Mapping[str, Mapping[str, float]] | None = None) -> Part:
+    """A study beside the paper's: figure, table, and whether the order is the same, as far as chance lets one tell."""
     name, cases = facts["study"], facts["cases"]
     sets = {key: dataset for key, dataset in SETS.items() if any(key in case["datasets"] for case in cases)}
     panels = []
@@ -196,7 +196,8 @@ def study(facts: Mapping[str, Any]) -> Part:
     ]
     for key, dataset in sets.items():
         pairs = facts["pairs"].get(key, [])
-        said = [f"- {order_in_words(cases, pairs, key, metric, names)}" for metric in _SHOWN]
+        seeds = (chance or {}).get(key, {})
+        said = [f"- {order_in_words(cases, pairs, key, metric, names, seeds.get(metric, 0.0))}" for metric in _SHOWN]
         blocks.append(f"**{dataset}**: does the paper's order ({facts['source']}) hold?\n\n" + "\n".join(said))
     blocks.append(
         f"Base: {facts['base']}; protocol `{facts['protocol']}`, validation images. The paper's scores are of "

@@ -80,8 +80,9 @@ def order_in_words(
     dataset: str,
     metric: str,
     names: Mapping[str, str],
+    chance: float = 0.0,
 ) -> str:
-    """Whether the paper's order holds on a data set: pair by pair, with what the images can tell.
+    """Whether the paper's order holds on a data set: pair by pair, with what the images and other seeds can tell.
 
     Args:
         cases: of a study's file.
@@ -89,6 +90,7 @@ def order_in_words(
         dataset: key of the scores to look at.
         metric: that is compared.
         names: what the cases are called in a sentence.
+        chance: how far two seeds of one recipe may be apart.
     """
     sign = 1 if METRICS[metric].better == "higher" else -1
     ours = {
@@ -118,15 +120,29 @@ def order_in_words(
         f"{label}: the paper has {_chain(theirs, known, sign, names)}; here it is {_chain(ours, known, sign, names)}. "
         f"{agree} of {count} pairs agree (Kendall's tau {tau:.2f})"
     )
+    doubts = (
+        f"{_doubts(known, ours, theirs, pairs, metric, names)} {_close(known, ours, chance, metric, names)}".strip()
+    )
     if not against:
-        return f"{sentence}: the paper's order holds. {_doubts(known, ours, theirs, pairs, metric, names)}".strip()
+        return f"{sentence}: the paper's order holds. {doubts}".strip()
     parts = [_pair_in_words(*pair, ours, theirs, pairs, metric, names) for pair in against]
     clear = [told_apart(*pair, pairs, metric) for pair in against]
     verdict = "the paper's order does not hold"
     if all(known_apart is False for known_apart in clear):
         verdict = "the means have another order than the paper's, but the images tell apart no pair that differs"
-    doubts = _doubts(known, ours, theirs, pairs, metric, names)
     return f"{sentence}: {verdict}. The other way round: {'; '.join(parts)}. {doubts}".strip()
+
+
+def _close(
+    known: Sequence[str], ours: Mapping[str, float], chance: float, metric: str, names: Mapping[str, str]
+) -> str:
+    """Pairs that another seed could turn round."""
+    close = [
+        f"{names.get(one, one)} and {names.get(other, other)} ({gap:.{METRICS[metric].digits}f})"
+        for one, other in combinations(known, 2)
+        if (gap := abs(ours[one] - ours[other])) < chance
+    ]
+    return f"Closer than two seeds of one recipe may be: {', '.join(close)}." if close else ""
 
 
 def _chain(values: Mapping[str, float], known: Sequence[str], sign: int, names: Mapping[str, str]) -> str:

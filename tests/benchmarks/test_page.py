@@ -158,3 +158,21 @@ def test_seeds_of_the_base_are_averaged_and_say_what_chance_does():
     assert "standard deviation of 2 runs* | 0.7 / 0.000 / 0.000 |" in chance
     assert "| +1.0 / +0.000 / +0.000 |" in tf32
     assert "standard deviation" not in learnt.table({"runs": [run for run in runs if run["name"] != "base-2"]})
+    chance = learnt.chance({"runs": runs})
+    assert chance["rice2"]["psnr"] == pytest.approx(2.0)  # 2 sqrt(2) standard deviations of 29 and 28
+    assert learnt.chance({"runs": runs[:1]}) == {}
+
+
+def test_cases_closer_than_chance_are_named():
+    cases = [
+        {
+            "label": f"config-{letter}",
+            "paper": {"psnr": paper},
+            "datasets": {"rice1": {"scores": {"psnr": {"mean": ours}}}},
+        }
+        for letter, paper, ours in (("a", 18.0, 26.0), ("d", 19.0, 28.0), ("e", 20.0, 28.5))
+    ]
+    names = {"config-d": "D", "config-e": "E"}
+    text = tables.order_in_words(cases, [], "rice1", "psnr", names, 1.0)
+    assert text.endswith("the paper's order holds. Closer than two seeds of one recipe may be: D and E (0.50).")
+    assert "seeds" not in tables.order_in_words(cases, [], "rice1", "psnr", names)
