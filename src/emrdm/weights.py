@@ -85,7 +85,8 @@ def load(path: Path) -> tuple[Header, dict[str, Tensor]]:
     if digest(header.config, header.card, tensors) != header.digest:
         raise WeightsError(f"{path}: the content does not match the digest in the header: it is damaged or was edited")
     check_values(f"{path}:", tensors)
-    return header, {name: tensor.float() for name, tensor in tensors.items()}
+    # Copies, since views into the file lie anywhere, and sums of the CPU depend on where numbers lie in memory.
+    return header, {name: tensor.to(torch.float32, copy=True) for name, tensor in tensors.items()}
 
 
 def read_header(path: Path) -> Header:

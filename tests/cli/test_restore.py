@@ -167,6 +167,49 @@ def test_a_broken_image_is_named_before_any_work(several, run, calls, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
+def test_broken_images_are_left_out_where_that_is_asked_for(several, run, tmp_path):
+    images, words = several
+    for image in images[:2]:
+        image.write_bytes(image.read_bytes()[:100])
+    code, _, errors = run(words)
+    assert [code, *(str(image) in line for image, line in zip(images[:2], errors, strict=True))] == [2, True, True]
+    code, _, errors = run([*words, "-q", "--on-error", "skip"])
+    assert code == 1
+    assert errors[-1] == "emrdm restore: 2 of 3 images were not restored"
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["c.tif"]
+
+
+def test_an_interrupt_stops_all_images(several, run, tmp_path, monkeypatch):
+    seen = []
+
+    def interrupted(scene, *_, **__):
+        seen.append(scene)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("emrdm.restoration.restore_scene", interrupted)
+    code, _, errors = run(several[1])
+    assert (code, len(seen)) == (130, 1)
+    assert "interrupted" in errors[-1]
+
+
+def test_a_folder_among_the_images_is_named(several, run, tmp_path):
+    images, words = several
+    words[words.index(str(images[1]))] = str(images[1].parent)
+    code, _, errors = run(words)
+    assert code == 2
+    assert f"{images[1].parent} is a folder: expected images" in errors[-1]
+
+
+def test_going_on_wants_the_uncertainty_map_too(given, run, tmp_path):
+    output = tmp_path / "clear.tif"
+    assert run(small.words(*given, output, "-q"))[0] == 0
+    code, _, errors = run(
+        small.words(*given, output, "--samples", 2, "--uncertainty", tmp_path / "std.tif", "--resume")
+    )
+    assert code == 2
+    assert "std.tif is not: expected both" in errors[-1]
+
+
 def test_one_failure_does_not_stop_the_others_and_resuming_does_the_rest(several, run, tmp_path):
     images, words = several
     rasterio.shutil.copy(images[1], tmp_path / "packed.tif", driver="GTiff", compress="deflate")
@@ -291,12 +334,12 @@ def default_words(image, output, *more):
 
 def test_without_a_model_it_is_the_one_inside_the_package(run, tmp_path):
     image = small.write(tmp_path / "a.tif", (small.pixels(height=64, width=64) // 16).astype(np.uint8))
-    code, out, _ = run(default_words(image, tmp_path / "plain.tif"))
+    code, _, notes = run(default_words(image, tmp_path / "plain.tif"))
     assert code == 0
-    assert out[0] == f"  no --model: the one inside the package, {EMRDM.default().card.title}"
-    code, out, _ = run(default_words(image, tmp_path / "named.tif", "--model", "default"))
+    assert notes[0] == f"  no --model: the one inside the package, {EMRDM.default().card.title}"
+    code, out, notes = run(default_words(image, tmp_path / "named.tif", "--model", "default"))
     assert code == 0
-    assert not any("no --model" in line for line in out)
+    assert not any("no --model" in line for line in notes)
     assert "64 x 64 pixels, 3 bands; 1 tile in " in out[-1]
     assert np.array_equal(read(tmp_path / "plain.tif"), read(tmp_path / "named.tif"))
 
@@ -353,12 +396,14 @@ def test_other_models_say_nothing_of_the_default(given, run, tmp_path):
 @pytest.mark.parametrize("names", [SENTINEL2, ("",) * 13])
 def test_the_default_model_takes_red_green_and_blue_of_sentinel_2(names, run, tmp_path):
     image = small.write(tmp_path / "s2.tif", small.pixels(13, 64, 64), names=names)
-    code, out, _ = run(default_words(image, tmp_path / "clear.tif", "--range", "auto"))
+    code, _, notes = run(default_words(image, tmp_path / "clear.tif", "--range", "auto"))
     assert code == 0
-    assert any(line.startswith("  range: ") for line in out)
+    assert any(line.startswith("  range: ") for line in notes)
+    assert any("red is B4" in line for line in notes) == bool(names[0])
     with rasterio.open(tmp_path / "clear.tif") as file:
         assert file.dtypes == ("uint16",) * 3
         assert file.descriptions == (("B2", "B3", "B4") if names[0] else ("blue", "green", "red"))
+        assert [meaning.name for meaning in file.colorinterp] == ["blue", "green", "red"]
 
 
 # ---------------------------------------------------------------- for scripts
@@ -374,7 +419,7 @@ def test_what_was_done_is_told_as_json(given, run, tmp_path):
         assert (facts["width"], facts["height"], len(facts["bands"])) == (file.width, file.height, file.count)
     assert any(line.startswith(f"{output}: ") for line in messages)  # for people, beside it
     code, out, messages = run(small.words(*given, output, "--resume", "--json"))
-    assert (code, json.loads("\n".join(out))) == (0, {"restored": [], "failed": []})
+    assert (code, json.loads("\n".join(out))) == (0, {"restored": [], "skipped": [str(output)], "failed": []})
     assert messages == [f"{output} is there: nothing to do"]
 
 
@@ -389,3 +434,7 @@ def test_what_failed_is_told_beside_what_was_done(several, run, tmp_path):
     assert [Path(facts["output"]).name for facts in told["restored"]] == ["a.tif", "c.tif"]
     assert [Path(facts["output"]).name for facts in told["failed"]] == ["b.tif"]
     assert str(images[1]) in told["failed"][0]["error"]
+    assert told["failed"][0]["input"] == [str(images[1])]
+    assert told["restored"][1]["input"] == [str(images[2])]
+    code, out, _ = run([*words, "-q", "--json", "--resume"])
+    assert [Path(path).name for path in json.loads("\n".join(out))["skipped"]] == ["a.tif", "c.tif"]

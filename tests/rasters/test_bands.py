@@ -46,6 +46,34 @@ def sentinel2(name="x.tif", names=("B4", "B3"), **known):
     return ArraySource(np.ones((len(names), 2, 2), np.uint16), names=names, name=name, **known)
 
 
+RGB = ("red", "green", "blue")
+
+
+@pytest.mark.parametrize(
+    ("names", "colours", "places", "said"),
+    [
+        (("", "", ""), ("blue", "green", "red"), (2, 1, 0), "red, green, blue are bands 3, 2, 1"),
+        (("Band 1", "Band 2", "Band 3", "Band 4"), (*RGB, ""), (0, 1, 2), "red, green, blue are bands 1, 2, 3"),
+        (("Band 1", "Band 2", "Band 3"), (), (0, 1, 2), "are taken for red, green, blue"),
+        (("Band 4", "Band 3", "Band 2"), (), (0, 1, 2), "red is Band 4, green is Band 3, blue is Band 2"),
+        (("R", "G", "B"), (), (0, 1, 2), ""),
+        (("B04_10m", "B03_10m", "B02_10m"), ("blue", "green", "red"), (0, 1, 2), "red is B04_10m"),
+        (("blue", "green", "red"), RGB, (2, 1, 0), ""),
+    ],
+)
+def test_names_come_first_then_colours_and_numbers_alone_are_no_names(names, colours, places, said):
+    found, words = match(RGB, names, source="x", fill={}, colours=colours)
+    assert found == places
+    assert said in words
+    assert bool(said) == bool(words)
+
+
+def test_colours_of_a_file_with_all_bands_that_are_needed_leave_the_others_in_order():
+    assert match((*RGB, "nir"), ("",) * 4, source="x", fill={}, colours=(*RGB, ""))[0] == (0, 1, 2, 3)
+    with pytest.raises(InputError, match="has no band nir"):
+        match((*RGB, "nir"), ("",) * 4, source="x", fill={}, colours=("blue", "green", "red", ""))
+
+
 @pytest.mark.parametrize(
     ("source", "offset"),
     [

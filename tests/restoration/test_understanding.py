@@ -226,3 +226,23 @@ def test_the_uncertainty_map_has_the_scales_of_the_image(model, tmp_path):
         assert spread.descriptions[:2] == ("B4_std", "B4_q5")
         assert spread.scales == (1e-4,) * 6
         assert spread.offsets == (0.0, -0.1) * 3
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "span", "refused"),
+    [(0, 255, (1000, 10000), True), (7000, 20000, (0, 0.3), True), (5000, 9000, (0, 2000), False)],
+)
+def test_a_range_that_has_nothing_to_do_with_the_image_is_refused(low, high, span, refused, model):
+    scene = open_scene(source(numbers(low, high), ("red", "green", "blue"), scales=[2.75e-5] * 3))
+    if not refused:  # bright clouds everywhere are no mistake
+        assert any("outside of the range" in note for note in Inputs(scene, model.config, Reading(range=span)).notes)
+        return
+    with pytest.raises(InputError, match=r"in numbers of the file; the scale and offset in the file are not applied$"):
+        Inputs(scene, model.config, Reading(range=span))
+
+
+def test_a_black_picture_is_a_picture(model):
+    black = np.zeros((3, 80, 90), np.uint8)
+    assert Inputs(open_scene(source(black, ("red", "green", "blue"))), model.config).read(WHOLE).cloudy.max() == -1
+    with pytest.raises(InputError, match="--range LOW:HIGH"):
+        Inputs(open_scene(source(black.astype(np.float32) + 0.3, ("red", "green", "blue"))), model.config)

@@ -95,7 +95,7 @@ def test_what_is_wrong_with_a_file_is_said_with_its_name_alone_before_a_model_is
     text = tmp_path / "text.tif"
     text.write_text("I am no image")
     dark = geotiff(tmp_path / "dark.tif", pixels().astype(np.uint16) * 50)
-    four = geotiff(tmp_path / "four.tif", pixels(bands=4), names=("",) * 4)
+    four = geotiff(tmp_path / "four.tif", pixels(bands=4).astype(np.uint16), names=("",) * 4)
     other = geotiff(tmp_path / "other.tif", pixels(height=20))
     for order, expected in (
         (Order((text,), "series"), "text.tif is not a whole GeoTIFF: it is not a TIFF file"),

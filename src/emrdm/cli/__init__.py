@@ -83,7 +83,7 @@ def _with_negative_ranges(arguments: Sequence[str]) -> list[str]:
     """``--range -25:0`` as ``--range=-25:0``: argparse would take -25:0 for an option."""
     words = list(arguments)
     for i in range(len(words) - 1, 0, -1):
-        if words[i - 1] == "--range" and words[i][:1] == "-" and words[i][1:2].isdigit():
+        if words[i - 1] == "--range" and words[i][:1] == "-" and words[i][1:2] in tuple("0123456789."):
             words[i - 1 : i + 1] = [f"--range={words[i]}"]
     return words
 

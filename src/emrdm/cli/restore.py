@@ -6,20 +6,17 @@ import argparse
 import json
 import math
 import sys
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from emrdm import embedded
-from emrdm.cli import models, terminal
+from emrdm.cli import jobs, models, terminal
 from emrdm.cli.progress import Progress, duration
 from emrdm.errors import EmrdmError, InputError, InterruptedRunError, printable
 from emrdm.wording import many
 
 if TYPE_CHECKING:
     from emrdm.model import EMRDM
-    from emrdm.rasters.scene import Scene
     from emrdm.restoration import Restored
 
 HELP = "remove the clouds from images of any size"
@@ -59,6 +56,12 @@ def configure(parser: argparse.ArgumentParser) -> list[argparse.ArgumentParser]:
     where.add_argument("--format", choices=("cog", "gtiff"), help="kind of GeoTIFF (default: cog)")
     where.add_argument("--overwrite", action="store_true", help="replace outputs, and what other options began")
     where.add_argument("--resume", action="store_true", help="leave out images whose output is there")
+    where.add_argument(
+        "--on-error",
+        choices=("stop", "skip"),
+        default="stop",
+        help="unreadable images of several: stop, or leave them out and say so (default: %(default)s)",
+    )
     where.add_argument("--json", action="store_true", help="print what was done as JSON, for scripts")
 
     what = parser.add_argument_group("model")
@@ -127,35 +130,41 @@ def run(arguments: argparse.Namespace) -> None:
 
     options = _options(arguments)
     options["memory"] = parse_size(arguments.memory)
-    jobs = _jobs(arguments, images)  # what is wrong with a file is said before a model is loaded
-    done, failed = _work(arguments, jobs, overrides, options) if jobs else ([], [])
+    todo = jobs.find(arguments, images)  # what is wrong with a file is said before a model is loaded
+    for line in todo.notes:
+        _say(arguments, line)
+    done, failed = _work(arguments, todo.jobs, overrides, options) if todo.jobs else ([], [])
+    failed = [*todo.unreadable, *failed]
     if arguments.json:
-        print(json.dumps({"restored": done, "failed": failed}, indent=2))
+        skipped = [str(path) for path in todo.done]
+        print(json.dumps({"restored": done, "skipped": skipped, "failed": failed}, indent=2))
     if failed:
-        raise EmrdmError(f"{len(failed)} of {len(jobs)} images were not restored")
+        raise EmrdmError(f"{len(failed)} of {len(todo.jobs) + len(todo.unreadable)} images were not restored")
 
 
 def _work(
     arguments: argparse.Namespace,
-    jobs: list[tuple[Callable[[], Scene], Path]],
+    todo: list[jobs.Job],
     overrides: dict[str, Any],
     options: dict[str, Any],
-) -> tuple[list[dict[str, Any]], list[dict[str, str]]]:
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Restore one scene after the other: what was done, and what failed."""
     name = embedded.DEFAULT if arguments.model is None else arguments.model
     model = models.load(name).to(models.device(arguments.device))
     if arguments.model is None:
-        _say(arguments, f"  no --model: the one inside the package, {model.card.title}")
+        _note(arguments, f"  no --model: the one inside the package, {model.card.title}")
     sampler = models.sampler(model, overrides) if overrides else None
     done, failed = [], []
-    for i, (scene, output) in enumerate(jobs):
+    for i, job in enumerate(todo):
         try:
-            which = f"{i + 1}/{len(jobs)} " if jobs[1:] else ""
-            done.append(_restore(arguments, model, scene(), output, sampler, options, which))
+            which = f"{i + 1}/{len(todo)} " if todo[1:] else ""
+            done.append(_restore(arguments, model, job, sampler, options, which))
+        except InterruptedRunError:
+            raise  # by the one who waits for all of them
         except EmrdmError as error:
-            if len(jobs) == 1:
+            if arguments.out_dir is None:
                 raise
-            failed.append({"output": str(output), "error": str(error)})
+            failed.append(job.failure(error))
             terminal.complain("emrdm restore", str(error), plain=arguments.json)
     return done, failed
 
@@ -199,69 +208,6 @@ def _check_dtype(name: str) -> None:
     known = ("uint8", "uint16", "int16", "uint32", "int32", "float32", "float64")
     if name not in known or np.dtype(name).name != name:
         raise InputError(f"--dtype {name}: expected one of {', '.join(known)}")
-
-
-def _jobs(arguments: argparse.Namespace, images: list[str]) -> list[tuple[Callable[[], Scene], Path]]:
-    """What opens scenes, and their outputs; all were opened once and checked."""
-    from emrdm.rasters.scene import open_scene
-
-    bands = None if arguments.bands is None else [name.strip() for name in arguments.bands.split(",")]
-    if arguments.output is not None:
-        if arguments.resume and _is_done(arguments.output):
-            _say(arguments, f"{arguments.output} is there: nothing to do")
-            return []
-        _refuse_existing(arguments, [arguments.output])
-        dates = None if arguments.dates is None else [date.strip() for date in arguments.dates.split(",")]
-        scene = open_scene(
-            *images, sar=arguments.sar or (), mask=arguments.mask, nodata=arguments.nodata, dates=dates, bands=bands
-        )
-        return [(lambda: scene, arguments.output)]
-    outputs = [arguments.out_dir / Path(image).name for image in images]
-    if len(set(outputs)) < len(outputs):
-        twice = next(path for path in outputs if outputs.count(path) > 1)
-        raise InputError(f"two images would be written to {twice}: expected names that differ")
-    for image, path in zip(images, outputs, strict=True):
-        if Path(image).resolve() == path.resolve():
-            raise InputError(f"{image} is in {arguments.out_dir} itself: expected another folder")
-    done = [path for path in outputs if _is_done(path)] if arguments.resume else []
-    if done:
-        _say(arguments, f"{len(done)} of {len(outputs)} images are restored already")
-    todo = [(image, path) for image, path in zip(images, outputs, strict=True) if path not in done]
-    _refuse_existing(arguments, [path for _, path in todo])
-    for image, _ in todo:  # all are looked at before the first is restored; none stays open until its turn
-        open_scene(image, nodata=arguments.nodata, bands=bands).close()
-    return [(partial(open_scene, image, nodata=arguments.nodata, bands=bands), path) for image, path in todo]
-
-
-def _is_done(output: Path) -> bool:
-    """Whether a file is there, and no run was killed right after writing it."""
-    from emrdm.restoration.journal import own_files, run_folder
-
-    return _exists(output) and output.is_file() and output.resolve() not in own_files(run_folder(output))
-
-
-def _refuse_existing(arguments: argparse.Namespace, outputs: list[Path]) -> None:
-    """Refuse what could not be written in the end, before anything is computed."""
-    from emrdm.files import remove_leftovers
-    from emrdm.restoration.journal import own_files, run_folder
-
-    for output in outputs:
-        own = own_files(run_folder(output))
-        for path in (output, *(() if arguments.uncertainty is None else (arguments.uncertainty,))):
-            if _exists(path) and not path.is_file():
-                raise InputError(f"{path} is no file: expected the name of a file to write")
-            if _exists(path) and not arguments.overwrite and path.resolve() not in own:
-                remove_leftovers(path.resolve().parent)  # of a run that was killed when all was done
-                raise InputError(
-                    f"{path} is there already: expected a new name, --overwrite, or --resume to leave out what is done"
-                )
-
-
-def _exists(path: Path) -> bool:
-    try:
-        return path.exists()
-    except OSError as error:  # such as a name that is too long
-        raise InputError(f"{path} cannot be written: {error.strerror}") from None
 
 
 def _options(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -337,8 +283,7 @@ def _quantiles(text: str | None) -> tuple[float, ...]:
 def _restore(
     arguments: argparse.Namespace,
     model: EMRDM,
-    scene: Scene,
-    output: Path,
+    job: jobs.Job,
     sampler: Any,
     options: dict[str, Any],
     which: str,
@@ -353,6 +298,7 @@ def _restore(
         sampler=sampler,
         exact=arguments.exact,
     )
+    output = job.output
     shown = Progress(f"{which}restoring {output.name}", unit="tile steps", silent=arguments.quiet)
     kept = (0, 0)
 
@@ -362,7 +308,7 @@ def _restore(
         shown(done, total)
 
     try:
-        with scene:
+        with job.open() as scene:
             found: Restored = restore_scene(
                 scene,
                 model,
@@ -370,13 +316,13 @@ def _restore(
                 settings=settings,
                 progress=progress,
                 finishing=Progress(f"{which}writing {output.name}", unit="windows", silent=arguments.quiet),
-                announce=lambda note: _say(arguments, f"  {note}"),
+                announce=lambda note: _note(arguments, f"  {note}"),
                 **options,
             )
     except KeyboardInterrupt:
         raise InterruptedRunError(_interrupted(output, *kept)) from None
     _report(arguments, found, output)
-    return _facts(arguments, found, output)
+    return {"input": [str(image) for image in job.images]} | _facts(arguments, found, output)
 
 
 def _interrupted(output: Path, done: int, total: int) -> str:
@@ -432,3 +378,9 @@ def _say(arguments: argparse.Namespace, text: str) -> None:
     """A line for people: beside the JSON, where there is any."""
     if not arguments.quiet:
         print(printable(text), file=sys.stderr if arguments.json else sys.stdout)
+
+
+def _note(arguments: argparse.Namespace, text: str) -> None:
+    """A line on how the files are understood, which is no result."""
+    if not arguments.quiet:
+        print(printable(text), file=sys.stderr)

@@ -15,8 +15,11 @@ from emrdm.window import Window
 from emrdm.wording import many
 
 SENTINEL2 = ("B1", "B2", "B3", "B4", "B5", "B6", "B7", "B8", "B8A", "B9", "B10", "B11", "B12")
+COLOURS = ("red", "green", "blue")
 _SYNONYMS = {"red": "B4", "green": "B3", "blue": "B2", "nir": "B8"}
-_NUMBERED = re.compile(r"(?:band|b)[ _-]?0*(\d{1,2})(a?)", re.IGNORECASE)
+_LETTERS = {"r": "red", "g": "green", "b": "blue"}
+_NUMBERED = re.compile(r"(?:band|b)[ _-]?0*(\d{1,2})(a?)(?:_\d0m)?", re.IGNORECASE)
+_COUNTED = re.compile(r"band[ _-]?0*(\d+)", re.IGNORECASE)
 _POLARISATIONS = {"vv", "vh", "hh", "hv"}
 _RADAR_WORDS = {"db", "linear", "sigma0", "gamma0", "beta0"}
 _OFFSET = -1000.0  # of Sentinel-2 products since baseline 04.00, January 2022, in numbers of the file
@@ -32,7 +35,7 @@ class UnfitError(DataError, InputError):
 
 
 def canonical(name: str) -> str:
-    """One spelling for names of bands: B4 for B04, b4, "Band 4" and "B4, central wavelength 665 nm"; red for Red.
+    """One spelling for names of bands: B4 for B04, B04_10m, Band 4 and "B4, central wavelength 665 nm"; red for Red.
 
     Radar bands become VV, VH, HH or HV whatever unit and calibration their name tells. Other names only lose capitals.
     """
@@ -47,27 +50,53 @@ def canonical(name: str) -> str:
     return text.lower()
 
 
+def colour_of(name: str) -> str:
+    """The colour that a band is shown in: red for red and Sentinel-2's B4; empty for most."""
+    name = canonical(name)
+    return next((word for word in COLOURS if name in (word, _SYNONYMS[word])), "")
+
+
+def _only_counted(names: Sequence[str]) -> bool:
+    """Whether names are "Band 1", "Band 2" and so on, which programs write where there are none."""
+    found = [_COUNTED.fullmatch(name.strip()) for name in names]
+    return all(match and int(match[1]) == i for i, match in enumerate(found, 1))
+
+
 def match(
-    wanted: Sequence[str], source_names: Sequence[str], *, source: str, fill: Mapping[str, float]
+    wanted: Sequence[str],
+    source_names: Sequence[str],
+    *,
+    source: str,
+    fill: Mapping[str, float],
+    colours: Sequence[str] = (),
 ) -> tuple[tuple[int | None, ...], str]:
     """Where each wanted band stands in a file, None for one to be filled; and words on a guess, empty without one.
 
     Bands are found by name. Red, green, blue and nir stand for Sentinel-2's B4, B3, B2 and B8 where there is no band of
-    the very name. A file without any names has to have as many bands as are wanted and not filled, in their order, or
-    the thirteen of Sentinel-2. Other names are suggested for files that have enough bands.
+    the very name. In a file without any names, but for numbers, colours are found by what it says of them; else it has
+    to have as many bands as are wanted and not filled, in their order, or the thirteen of Sentinel-2. Other names are
+    suggested for files that have enough bands.
 
     Args:
         wanted: names of the model's bands.
         source_names: names of the file's bands, empty texts where unknown.
         source: the file, for messages.
         fill: values for bands that the file does not have.
+        colours: which of its bands are red, green and blue, as the file says.
     """
     filled, words = {canonical(name) for name in fill}, ""
-    if not any(source_names):
-        if len(source_names) != len(SENTINEL2) or len(wanted) == len(SENTINEL2):
+    if not any(source_names) or _only_counted(source_names):
+        if any(colours) and not _in_order(wanted, colours, filled):
+            numbers = ", ".join(str(list(colours).index(colour) + 1) for colour in COLOURS)
+            words = f"{source}: {', '.join(COLOURS)} are bands {numbers}, as its colour interpretation says"
+            source_names = colours
+        elif len(source_names) != len(SENTINEL2) or len(wanted) == len(SENTINEL2):
             return _by_order(wanted, len(source_names), source, filled)
-        source_names, words = SENTINEL2, f"{source}: its 13 bands have no names and are taken for Sentinel-2's"
+        else:
+            source_names, words = SENTINEL2, f"{source}: its 13 bands have no names and are taken for Sentinel-2's"
     own = [canonical(name) for name in source_names]
+    if set(_LETTERS) <= set(own):  # b alone may be anything
+        own = [_LETTERS.get(name, name) for name in own]
     places = tuple(_place(name, own, source) for name in wanted)
     missing = [
         name for name, place in zip(wanted, places, strict=True) if place is None and canonical(name) not in filled
@@ -75,12 +104,27 @@ def match(
     if missing:
         has = ", ".join(name or "(no name)" for name in source_names)
         needed = sum(canonical(name) not in filled for name in wanted)
-        names = ", --bands gives the bands other names" if len(source_names) >= needed else ""
+        names = "--bands gives the bands other names, " if len(source_names) >= needed else ""
         raise UnfitError(
             f"{source} has no band {', '.join(missing)}: it has {has}; "
-            f"--fill-band {missing[0]}=0 puts a number there{names}"
+            f"{names}--fill-band {missing[0]}=0 puts a number there"
         )
+    other = {
+        name: source_names[place]
+        for name, place in zip(wanted, places, strict=True)
+        if place is not None and canonical(name) != own[place]
+    }
+    if other and not words:
+        words = f"{source}: " + ", ".join(f"{name} is {there}" for name, there in other.items())
     return places, words
+
+
+def _in_order(wanted: Sequence[str], colours: Sequence[str], filled: set[str]) -> bool:
+    """Whether a file with as many bands as are needed has its colours where they are expected."""
+    needed = [canonical(name) for name in wanted if canonical(name) not in filled]
+    return len(needed) == len(colours) and all(
+        not colour or colour in (name, colour_of(name)) for name, colour in zip(needed, colours, strict=True)
+    )
 
 
 def _by_order(wanted: Sequence[str], count: int, source: str, filled: set[str]) -> tuple[tuple[int | None, ...], str]:

@@ -30,6 +30,7 @@ class Source(ABC):
         date: the day it was taken.
         scales: of each band, by the file: value = scale * number + offset.
         offsets: of each band, by the file.
+        colours: "red", "green", "blue" or an empty text for each band, where the file says which bands are its colours.
         masked: whether a mask or transparency, rather than a nodata value, says where there is data.
     """
 
@@ -42,6 +43,7 @@ class Source(ABC):
     date: datetime.date | None = None
     scales: tuple[float, ...]
     offsets: tuple[float, ...]
+    colours: tuple[str, ...] = ()
     masked: bool = False
 
     @property

@@ -88,7 +88,9 @@ def _transform(path: Path) -> tuple[float, float, float, float, float, float]:
 
 
 def _from_pillow(path: Path, image: Any) -> tuple[np.ndarray, np.ndarray | None]:
-    if image.mode in ("P", "1", "PA"):
+    if image.mode == "1":
+        image = image.convert("L")
+    if image.mode in ("P", "PA"):
         image = image.convert("RGBA" if "transparency" in image.info or image.mode == "PA" else "RGB")
     valid = None
     if image.mode in ("RGBA", "LA"):  # transparent pixels have no data

@@ -14,6 +14,7 @@ import numpy as np
 
 from emrdm.errors import DataError
 from emrdm.files import as_path
+from emrdm.rasters.bands import COLOURS
 from emrdm.rasters.base import Source
 from emrdm.rasters.dates import date_of
 from emrdm.rasters.grid import Grid, Transform
@@ -67,6 +68,7 @@ class FileSource(Source):
         self.nodata = validity.nodata
         self.masked = validity.mask or bool(validity.alpha) or self._mask is not None
         self.names = tuple(file.descriptions[i - 1] or "" for i in validity.bands)
+        self.colours = _colours([file.colorinterp[i - 1].name for i in validity.bands])
         self.scales = tuple(float(file.scales[i - 1]) for i in validity.bands)
         self.offsets = tuple(float(file.offsets[i - 1]) for i in validity.bands)
         self.tags = _tags(file)
@@ -144,6 +146,11 @@ def _grid(file: Any, path: Path) -> Grid:
     gcps = tuple((float(p.row), float(p.col), float(p.x), float(p.y), float(p.z or 0)) for p in points or ())
     crs = file.crs if file.crs or transform is not None else points_crs
     return Grid(file.height, file.width, crs.to_wkt() if crs else None, transform, () if transform else gcps)
+
+
+def _colours(meanings: list[str]) -> tuple[str, ...]:
+    found = tuple(name if name in COLOURS else "" for name in meanings)
+    return found if sorted(filter(None, found)) == sorted(COLOURS) else ()
 
 
 def _tags(file: Any) -> dict[str, str]:

@@ -34,6 +34,7 @@ def writing(
     tags: Mapping[str, str] | None = None,
     scales: Sequence[float] = (),
     offsets: Sequence[float] = (),
+    colours: Sequence[str] = (),
     kind: Kind | None = None,
     overwrite: bool = False,
 ) -> Iterator[Writer]:
@@ -53,6 +54,7 @@ def writing(
         tags: of the file. Pictures have none, nor names, nodata, scales and offsets.
         scales: of the bands, by which numbers are multiplied to get what they mean.
         offsets: of the bands, added after that.
+        colours: of the bands, "red", "green", "blue" or an empty text, for programs that show the image.
         kind: cloud-optimised or plain GeoTIFF, or picture; by the name's suffix otherwise.
         overwrite: whether a file of that name may be replaced.
 
@@ -71,6 +73,7 @@ def writing(
         tags=dict(tags or {}),
         scales=tuple(scales),
         offsets=tuple(offsets),
+        colours=tuple(colours),
     )
     kind = _checked_kind(given, kind)
     _check(layout)

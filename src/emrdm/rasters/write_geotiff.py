@@ -18,6 +18,7 @@ import numpy as np
 
 from emrdm.errors import EmrdmError, InputError, MissingDependencyError
 from emrdm.files import atomic_path, require_space, sync
+from emrdm.rasters.bands import COLOURS
 from emrdm.rasters.convert import halved
 from emrdm.rasters.grid import Grid
 from emrdm.rasters.guard import one_at_a_time, opened_geotiff
@@ -235,7 +236,8 @@ def _create(path: Path, layout: Layout) -> Any:
         place["gcps"] = [GroundControlPoint(*point, id=str(i)) for i, point in enumerate(grid.gcps, 1)]
     elif grid.transform is not None:
         place["transform"] = rasterio.Affine(*grid.transform)
-    colour = len(layout.bands) == 3 and layout.dtype == np.uint8
+    colours = layout.colours or (COLOURS if len(layout.bands) == 3 and layout.dtype == np.uint8 else ())
+    coloured = set(COLOURS) <= set(colours)
     with _quiet():
         file = rasterio.open(
             path,
@@ -246,12 +248,14 @@ def _create(path: Path, layout: Layout) -> Any:
             count=len(layout.bands),
             dtype=layout.dtype.name,
             nodata=layout.nodata,
-            photometric="RGB" if colour else "MINISBLACK",
+            photometric="RGB" if coloured and tuple(colours[:3]) == COLOURS else "MINISBLACK",
             interleave="pixel",
             **place,
             **_tiled(layout),
         )
-    if not colour:  # a fourth band is a fourth band, no transparency
+    if coloured:  # a fourth band is a fourth band, no transparency
+        file.colorinterp = [ColorInterp[name] if name else ColorInterp.undefined for name in colours]
+    else:
         file.colorinterp = [ColorInterp.gray] + [ColorInterp.undefined] * (len(layout.bands) - 1)
     file.descriptions = [name or None for name in layout.bands]
     file.update_tags(**layout.tags)

@@ -31,6 +31,7 @@ class Layout:
     tags: dict[str, str]
     scales: tuple[float, ...]
     offsets: tuple[float, ...]
+    colours: tuple[str, ...] = ()
 
     @property
     def nbytes(self) -> int:

@@ -23,6 +23,7 @@ from emrdm.window import Window
 from emrdm.wording import many
 
 _LOOKS, _LOOK = 6, 48  # the values of a scene are looked at in so many places along each side, so many pixels wide
+_FARTHEST_ASKED = 39.0  # twenty times as bright as white: clouds are not, other units are
 _FARTHEST = 10.0  # what the network sees at most of bands that are not clipped
 _MOST_CLIPPED = 0.9  # of the values looked at: more is a mistake about units
 _SHARES = (0.005, 0.995)  # of the values that an automatic range spans
@@ -211,6 +212,11 @@ class Inputs:
         return tuple(found[i] or self._last[k].band.name for i, k in zip(self.places, self.kept, strict=True))
 
     @property
+    def colours(self) -> tuple[str, ...]:
+        """Red, green and blue where the restored bands are that; empty texts for others."""
+        return tuple(naming.colour_of(self._last[k].band.name) for k in self.kept)
+
+    @property
     def places(self) -> tuple[int, ...]:
         """Where the restored bands stand in the files."""
         return tuple(c.index for c in (self._last[i] for i in self.kept) if c.index is not None)
@@ -222,7 +228,7 @@ class Inputs:
         fill = {name: value for name in names if (value := self._fill(name)) is not None}
         if bands is self.config.aux and not self.scene.sar and len(fill) < len(names):
             self._want_radar(names, source)
-        places, words = naming.match(names, source.names, source=source.name, fill=fill)
+        places, words = naming.match(names, source.names, source=source.name, fill=fill, colours=source.colours)
         if words:
             self.notes.append(words)
         for name, place in zip(names, places, strict=True):
@@ -331,7 +337,15 @@ class Inputs:
             seen = pixels * factors[:, :1] + factors[:, 1:]
             band = found[0].band
             expected = f"{band.low:g} to {band.high:g} ({band.unit})"
-            clipped, flat = float((np.abs(seen) > 1 + 1e-6).mean()), float(seen.max()) < -1 + 0.02
+            dark = frame.dtype != np.uint8 and float(seen.max()) < -1 + 0.02  # 8 bits are what they are
+            clipped, flat = float((np.abs(seen) > 1 + 1e-6).mean()), dark
+            if asked and (float(seen.max()) < -1 or float(np.median(seen)) > _FARTHEST_ASKED):
+                scaled = any(frame.scales[c.index] not in (0, 1) for c in found if c.index is not None)
+                hint = "; the scale and offset in the file are not applied" if scaled else ""
+                raise naming.UnfitError(
+                    f"{frame.name} has values around {np.median(pixels):g}, up to {pixels.max():g}, far from the "
+                    f"range: expected --range LOW:HIGH in numbers of the file{hint}"
+                )
             if (clipped > _MOST_CLIPPED or flat) and not asked:
                 raise naming.UnfitError(
                     f"{frame.name} has values around {np.median(pixels):g}, up to {pixels.max():g}: "

@@ -165,6 +165,7 @@ def into_files(
                 nodata=nodata,
                 masked=masked,
                 tags=tags,
+                colours=finisher.inputs.colours,
                 scales=[like.scales[i] for i in places],
                 offsets=[like.offsets[i] for i in places],
                 kind=write.kind,
