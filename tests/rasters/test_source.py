@@ -160,6 +160,44 @@ def test_a_world_file_beside_an_image_gives_its_place(suffix, world, tmp_path):
     assert source.date == date(2024, 5, 1)
 
 
+def test_a_projection_file_beside_it_says_of_which_system(tmp_path):
+    path = tmp_path / "x.png"
+    Image.new("RGB", (6, 4)).save(path)
+    path.with_suffix(".prj").write_text(rasterio.CRS.from_epsg(32633).to_wkt())
+    assert open_source(path).grid.crs is None  # without a place there is nothing to say it of
+    path.with_suffix(".pgw").write_text("10.0\n0\n0\n-10.0\n505.0\n1995.0\n")
+    assert rasterio.CRS.from_wkt(open_source(path).grid.crs).to_epsg() == 32633
+    path.with_suffix(".prj").write_text("no system")
+    assert open_source(path).grid.crs is None
+
+
+def test_a_picture_is_turned_as_its_camera_says(tmp_path):
+    pixels = np.arange(24, dtype=np.uint8).reshape(4, 6)
+    tags = Image.Exif()
+    tags[0x0112] = 6  # the first row is on the right
+    Image.fromarray(pixels).save(tmp_path / "x.png", exif=tags)
+    found = open_source(tmp_path / "x.png")
+    assert found.grid.size == "4 x 6 pixels"
+    assert np.array_equal(found.read(Window(0, 0, 6, 4))[0][0], np.rot90(pixels, -1))
+    (tmp_path / "x.pgw").write_text("10.0\n0\n0\n-10.0\n505.0\n1995.0\n")  # is about pixels as they are stored
+    assert open_source(tmp_path / "x.png").grid.size == "6 x 4 pixels"
+
+
+def test_a_mask_of_single_bits_has_one_band(tmp_path):
+    Image.fromarray(np.eye(8) > 0).save(tmp_path / "m.png")
+    found = open_source(tmp_path / "m.png")
+    assert np.array_equal(found.read(Window(0, 0, 8, 8))[0], 255 * np.eye(8, dtype=np.uint8)[None])
+
+
+@pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
+def test_colours_are_those_of_the_file(tmp_path):
+    path = trees.save_tiff(tmp_path / "x.tif", trees.texture((3, 8, 8), 1, low=0, high=9, dtype="uint16"))
+    assert open_source(path).colours == ()
+    with rasterio.open(path, "r+") as file:
+        file.colorinterp = [rasterio.enums.ColorInterp[name] for name in ("blue", "green", "red")]
+    assert open_source(path).colours == ("blue", "green", "red")
+
+
 @pytest.mark.parametrize("words", ["", "1 2 3", "a b c d e f", "0 0 0 0 0 0", "nan 0 0 1 1 1"])
 def test_a_world_file_that_is_none_is_refused(words, tmp_path):
     path = trees.save(tmp_path / "x.png", trees.texture((3, 8, 8), 1))

@@ -280,7 +280,7 @@ CHANGES = {
     "tile": lambda given: {"settings": Settings(tile=128, overlap=16)},
     "model": lambda given: {"model": EMRDM.load(given[1].parent / "other.safetensors")},
     "images": lambda given: {"image": given[0].parent / "other.tif"},
-    "numbers of the files": lambda given: {"reading": Reading(range=(0.0, 5000.0))},
+    "range": lambda given: {"reading": Reading(range=(0.0, 5000.0))},
 }
 
 

@@ -219,3 +219,24 @@ def test_series_need_a_model_for_series(model):
 def test_settings_that_cannot_work_are_refused(model, settings, words, size):
     with pytest.raises(InputError, match=words):
         restore_scene(open_scene(source(picture(size, size))), model, settings=settings)
+
+
+@pytest.mark.filterwarnings("ignore:Dataset has no geotransform")
+def test_a_path_is_a_scene_and_other_things_are_named(model, tmp_path):
+    rasterio = pytest.importorskip("rasterio")
+    image, path = picture(64, 80), tmp_path / "x.tif"
+    tags = {"LINE_OFF": "1", "SAMP_OFF": "2", "LAT_OFF": "50", "LONG_OFF": "8", "HEIGHT_OFF": "0"}
+    tags |= {name.replace("OFF", "SCALE"): "1" for name in tags}
+    ones = " ".join(["1"] * 20)
+    tags |= {f"{axis}_{part}_COEFF": ones for axis in ("LINE", "SAMP") for part in ("NUM", "DEN")}
+    with rasterio.open(path, "w", driver="GTiff", count=3, height=64, width=80, dtype="uint8") as file:
+        file.write(image)
+        file.update_tags(ns="RPC", **tags)
+    found = restore_scene(str(path), model, tmp_path / "clear.tif", settings=TILES)
+    assert np.array_equal(found.pixels, restore_scene(open_scene(path), model, settings=TILES).pixels)
+    with rasterio.open(tmp_path / "clear.tif") as file:
+        assert file.rpcs.lat_off == 50  # what places a scene without a grid is handed on
+    with pytest.raises(InputError, match="scene is a ndarray: expected a path"):
+        restore_scene(image, model)
+    with pytest.raises(InputError, match="model is a str: expected an EMRDM"):
+        restore_scene(path, "default")

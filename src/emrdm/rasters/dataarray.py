@@ -79,14 +79,15 @@ def to_dataarray(
 ) -> Any:
     """Pixels (C, H, W) as a DataArray with the coordinates and attributes of another one, or of a source of one.
 
-    The result has no time. The bands keep their names where there are as many, and ``names`` gives them others. Where
-    ``valid``, (H, W) bool, is False, floats become NaN and whole numbers nodata, if there is such a number.
+    The result has the time of the newest one, as a coordinate without a dimension. The bands keep their names where
+    there are as many, and ``names`` gives them others. Where ``valid``, (H, W) bool, is False, floats become NaN and
+    whole numbers nodata, if there is such a number.
     """
     try:
         import xarray
     except ImportError:
         raise MissingDependencyError("a DataArray needs xarray: pip install xarray") from None
-    source = like if isinstance(like, DataArraySource) else sources_of(like)[0]
+    source = like if isinstance(like, DataArraySource) else _newest(sources_of(like))
     template = source.array
     band, y, x = template.dims
     if pixels.ndim != 3 or pixels.shape[1:] != template.shape[1:]:
@@ -95,8 +96,6 @@ def to_dataarray(
     if valid is not None and gap is not None:
         pixels = np.where(valid, pixels, pixels.dtype.type(gap))
     coords, attributes = dict(template.coords), dict(template.attrs)
-    for key in _KINDS["time"]:
-        coords.pop(key, None)
     if names is not None or len(pixels) != len(template):
         coords = {key: value for key, value in coords.items() if band not in value.dims}
         attributes.pop("long_name", None)
@@ -106,6 +105,12 @@ def to_dataarray(
     kept = ("grid_mapping",) if pixels.dtype != template.dtype else ("grid_mapping", "_FillValue")
     result.encoding = {key: value for key, value in template.encoding.items() if key in kept}
     return result
+
+
+def _newest(sources: Sequence[DataArraySource]) -> DataArraySource:
+    """The last one, by its date where all have one, as in a scene."""
+    dates = [source.date for source in sources]
+    return sources[-1] if None in dates else max(sources, key=lambda source: source.date or datetime.date.min)
 
 
 def _kind(dimension: Hashable, dimensions: tuple[Hashable, ...], name: str) -> str:

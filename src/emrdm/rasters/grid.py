@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, final
 
 import numpy as np
@@ -22,6 +22,7 @@ class Grid:
         crs: coordinate reference system as WKT, of the ground control points where there is no transform.
         transform: a, b, c, d, e, f as in affine.Affine, from (column, row) of a pixel's corner to x and y.
         gcps: ground control points: row, column, x, y, z.
+        rpcs: rational polynomial coefficients, as GDAL names them; they are handed on, and make no grid another one.
     """
 
     height: int
@@ -29,6 +30,7 @@ class Grid:
     crs: str | None = None
     transform: Transform | None = None
     gcps: tuple[tuple[float, float, float, float, float], ...] = ()
+    rpcs: tuple[tuple[str, str], ...] = field(default=(), compare=False)
 
     @property
     def georeferenced(self) -> bool:

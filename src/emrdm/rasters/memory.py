@@ -14,7 +14,7 @@ from emrdm.rasters.base import Source
 from emrdm.rasters.dates import date_of
 from emrdm.rasters.grid import Grid
 from emrdm.rasters.guard import identity
-from emrdm.rasters.picture import decode, world_file
+from emrdm.rasters.picture import decode, projection_file, world_file
 from emrdm.rasters.validity import checked_nodata, finite, with_data
 from emrdm.window import Window
 from emrdm.wording import many
@@ -80,7 +80,8 @@ class PictureSource(Source):
         self.name = str(path)
         pixels, valid = decode(path)
         count, height, width = pixels.shape
-        self.grid = Grid(height, width, transform=world_file(path))
+        transform = world_file(path)
+        self.grid = Grid(height, width, None if transform is None else projection_file(path), transform)
         self._content = ArraySource(pixels, valid, grid=self.grid, name=self.name, nodata=nodata)
         self.names, self.scales, self.offsets = ("",) * count, (1.0,) * count, (0.0,) * count
         self.dtype, self.nodata, self.masked = pixels.dtype, self._content.nodata, valid is not None

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from emrdm.errors import DataError, MissingDependencyError
+from emrdm.rasters.grid import as_wkt
 from emrdm.rasters.guard import PICTURES, misnamed, opened_picture
 
 _LARGEST = 1 << 30  # numbers in one image; a header may promise anything
@@ -21,7 +22,7 @@ def decode(path: Path) -> tuple[np.ndarray, np.ndarray | None]:
     """All of a picture, (C, H, W), and where it is not transparent, (H, W) bool or None for everywhere."""
     kind = PICTURES[path.suffix.lower()]
     try:
-        from PIL import Image
+        from PIL import Image, ImageOps
     except ImportError:
         raise MissingDependencyError(f"{path} needs pillow: pip install 'emrdm[pictures]'") from None
     _refuse_deep_colour(path, kind)
@@ -30,6 +31,8 @@ def decode(path: Path) -> tuple[np.ndarray, np.ndarray | None]:
             check_size(path, len(image.getbands()), image.height, image.width)
             _check_plausible(path, kind, len(image.getbands()) * image.height * image.width)
             image.load()
+            if world_file(path) is None:  # which is about pixels as they are stored
+                image = ImageOps.exif_transpose(image)  # as everybody shows it
             return _from_pillow(path, image)
     except (
         OSError,
@@ -72,6 +75,15 @@ def world_file(path: Path) -> tuple[float, float, float, float, float, float] | 
         if beside.is_file():
             return _transform(beside)
     return None
+
+
+def projection_file(path: Path) -> str | None:
+    """The coordinate system in a ``.prj`` file beside an image, as WKT; None without one that rasterio can read."""
+    try:
+        with path.with_suffix(".prj").open("rb") as file:
+            return as_wkt(file.read(65536).decode().strip())
+    except (OSError, ValueError):
+        return None
 
 
 def _transform(path: Path) -> tuple[float, float, float, float, float, float]:

@@ -145,7 +145,8 @@ def _grid(file: Any, path: Path) -> Grid:
         raise DataError(f"{path} has the transform {transform}: expected six numbers that turn pixels into places")
     gcps = tuple((float(p.row), float(p.col), float(p.x), float(p.y), float(p.z or 0)) for p in points or ())
     crs = file.crs if file.crs or transform is not None else points_crs
-    return Grid(file.height, file.width, crs.to_wkt() if crs else None, transform, () if transform else gcps)
+    rpcs = tuple((key, str(value)) for key, value in file.tags(ns="RPC").items())
+    return Grid(file.height, file.width, crs.to_wkt() if crs else None, transform, () if transform else gcps, rpcs)
 
 
 def _colours(meanings: list[str]) -> tuple[str, ...]:

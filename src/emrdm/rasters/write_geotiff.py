@@ -259,6 +259,8 @@ def _create(path: Path, layout: Layout) -> Any:
         file.colorinterp = [ColorInterp.gray] + [ColorInterp.undefined] * (len(layout.bands) - 1)
     file.descriptions = [name or None for name in layout.bands]
     file.update_tags(**layout.tags)
+    if grid.rpcs:
+        file.update_tags(ns="RPC", **dict(grid.rpcs))
     if layout.scales:
         file.scales = layout.scales
     if layout.offsets:

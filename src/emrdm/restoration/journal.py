@@ -80,15 +80,23 @@ def _compare(folder: Path, output: Path, facts: Mapping[str, object], *, anew: b
     if before == now:
         return True
     if isinstance(before, dict) and not anew:  # without that file, nothing was computed
-        other = next((key for key in now if before.get(key) != now[key]), "something")
         raise InputError(
-            f"{folder} holds an unfinished run for {output.name} with another {other} "
-            f"({_short(before.get(other))}, now {_short(now.get(other))}): "
+            f"{folder} holds an unfinished run for {output.name} with {_differing(before, now)}: "
             "give the same options to go on, or --overwrite to begin anew"
         )
     _empty(folder)
     _write(folder / _FACTS, now)
     return False
+
+
+def _differing(before: Mapping[str, object], now: Mapping[str, object]) -> str:
+    """The first thing that is another, and the parts of it that are."""
+    key = next((key for key in now if before.get(key) != now[key]), "something")
+    was, is_now = before.get(key), now.get(key)
+    if isinstance(was, dict) and isinstance(is_now, dict):
+        parts = [part for part in is_now if was.get(part) != is_now[part]]
+        return " and ".join(f"another {part} ({_short(was.get(part))}, now {_short(is_now[part])})" for part in parts)
+    return f"another {key} ({_short(was)}, now {_short(is_now)})"
 
 
 def _read(path: Path) -> object:

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 import emrdm
+from emrdm.errors import InputError
 from emrdm.files import as_path, fingerprint, require_space
 from emrdm.model import EMRDM
 from emrdm.rasters.bands import UnfitError
@@ -62,7 +63,7 @@ def restore_scene(
     """Remove the clouds from a scene of any size.
 
     Args:
-        scene: from :func:`~emrdm.open_scene`; or an xarray.DataArray, then the result is one, too.
+        scene: from :func:`~emrdm.open_scene`, or the path of an image; or a DataArray, then the result is one, too.
         model: to restore with, on the device to restore on; None for the one inside the package, on the CPU.
         output: file to write. Without one the result stays in memory.
         samples: shortcut for ``settings.samples``.
@@ -83,7 +84,15 @@ def restore_scene(
     Returns:
         a :class:`Restored`, or a DataArray for a DataArray.
     """
+    if model is not None and not isinstance(model, EMRDM):
+        raise InputError(f"model is a {type(model).__name__}: expected an EMRDM, such as EMRDM.load(path)")
+    if isinstance(scene, str | Path):
+        scene = open_scene(scene)
     if not isinstance(scene, Scene):
+        if type(scene).__name__ != "DataArray":
+            raise InputError(
+                f"scene is a {type(scene).__name__}: expected a path, a Scene (open_scene), or a DataArray"
+            )
         from emrdm.rasters.dataarray import to_dataarray
 
         found = restore_scene(
