@@ -438,3 +438,11 @@ def test_what_failed_is_told_beside_what_was_done(several, run, tmp_path):
     assert told["restored"][1]["input"] == [str(images[2])]
     code, out, _ = run([*words, "-q", "--json", "--resume"])
     assert [Path(path).name for path in json.loads("\n".join(out))["skipped"]] == ["a.tif", "c.tif"]
+
+
+@pytest.mark.parametrize("span", ["-.5:1", "-0.5:1"])
+def test_a_range_may_begin_below_zero(span, given, run, tmp_path):
+    image = small.write(tmp_path / "a.tif", small.pixels(height=70, width=80).astype(np.float32) / 4000)
+    words = small.words(image, given[1], tmp_path / "clear.tif", "-q")
+    words[words.index("--range") + 1] = span
+    assert run(words) == (0, [], [])
