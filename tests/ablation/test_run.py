@@ -11,10 +11,12 @@ from tests.ablation.small import CPU, FEW, base, on, pairs, series
 from tests.training.little import landscapes
 
 from emrdm import EMRDM, study_names
-from emrdm.ablation import Scoring, ablate, as_csv, as_markdown
+from emrdm.ablation import Scoring, ablate, as_csv, as_json, as_markdown, from_json, write_report
 from emrdm.ablation import run as running
+from emrdm.ablation.figures import draw
 from emrdm.errors import ConfigError, InputError, InterruptedRunError
 from emrdm.files import locked
+from emrdm.presets.studies import Run, Study
 from emrdm.training import Machine, RunFolder
 from emrdm.training import train as really_train
 
@@ -273,6 +275,48 @@ def test_given_weights_keep_everything_but_their_sampler(steps, root, tmp_path):
         study("steps", tmp_path, root, base=None, model=given, changes={"model.process.alpha": 1.0})
     with pytest.raises(InputError, match="--seeds is 2 with --model"):
         study("steps", tmp_path, root, base=None, model=given, seeds=2)
+
+
+def test_a_base_has_no_effect_on_given_weights_and_is_refused(steps, root, tmp_path):
+    given = steps[0] / "model" / "model.safetensors"
+    with pytest.raises(InputError, match=r"--base with --model .*: expected one of them"):
+        study("steps", tmp_path, root, model=given)
+
+
+def test_a_study_of_ones_own_has_a_model_a_case_and_a_heat_map(root, tmp_path, trained):
+    mine = Study(grid={"training_noise.p_mean": [-1.0, 1.0], "train.steps": [1, 2]})
+    findings = study(mine, tmp_path, root, changes={"watch.log_every": 1})
+    assert trained == [f"p_mean-{mean}-steps-{steps}" for mean in ("-1", "1") for steps in (1, 2)]
+    recipes = [RunFolder(tmp_path / name).recipe() for name in trained]
+    assert [(r.model.training_noise.p_mean, r.train.steps) for r in recipes] == [(-1, 1), (-1, 2), (1, 1), (1, 2)]
+    assert findings.caption["trained"] == "1 or 2 steps of 2 samples, as in the rows"
+    assert "paper" not in as_markdown(findings)
+    again = from_json(as_json(findings))
+    assert (again.axes, again.source) == (("model.training_noise.p_mean", "train.steps"), "")
+    draw(again, tmp_path / "again.png")
+    other = Study(grid={"training_noise.p_mean": [-1.0, 1.0], "train.steps": [1, 3]})
+    with pytest.raises(ConfigError, match="holds another study"):
+        study(other, tmp_path, root)
+
+
+def test_a_study_of_ones_own_samples_weights_that_are_given_without_a_base(steps, root, tmp_path, trained):
+    given = steps[0] / "model" / "model.safetensors"
+    mine = Study(title="Methods", grid={"sampler.method": ["euler", "heun"]})
+    findings = study(mine, tmp_path, root, base=None, model=given)
+    assert trained == []
+    assert [result.point for result in from_json(as_json(findings)).results] == [
+        {"model.sampler.method": "euler"},
+        {"model.sampler.method": "heun"},
+    ]
+    written, _ = write_report(findings, tmp_path)
+    assert tmp_path / "plot.png" in written
+    assert findings.name == "Methods"
+
+
+def test_cases_that_would_share_a_folder_are_refused(root, tmp_path):
+    points = [Run(set={"train.steps": steps, key: 1}) for steps, key in ((1, "train.crop"), (1, "train.batch_size"))]
+    with pytest.raises(ConfigError, match="'steps 1' and 'steps 1' cannot be told apart"):
+        study(Study(runs=points), tmp_path, root)
 
 
 def test_a_folder_has_one_study_at_a_time(root, tmp_path):

@@ -2,6 +2,8 @@
 
 import csv
 import json
+import re
+from pathlib import Path
 
 import pytest
 from tests.ablation.small import SMALL, pairs
@@ -122,6 +124,7 @@ def test_time_that_is_up_is_no_failure_and_says_what_is_left(root, tmp_path, cap
             "'Tiny mono-temporal RGB network for tests and tutorials' takes one image: expected a base for series, such as tiny-temporal, to study 2",
         ),
         (["steps", "--limit", "0"], "--limit is 0: expected 1 or more"),
+        (["mine.toml"], "mine.toml cannot be read: No such file or directory"),
         (["steps", "--base", "tinny"], "unknown preset 'tinny'; did you mean 'tiny'?"),
     ],
 )
@@ -129,6 +132,27 @@ def test_mistakes_are_answered_in_one_line(words, message, root, tmp_path, capsy
     code, said = run(capsys, *words, "--data", f"rice1={root}", "-o", tmp_path / "study")
     assert code == 2
     assert said.err == f"emrdm ablate: {message}\n"
+
+
+def test_the_study_of_the_documentation_runs(root, tmp_path, capsys):
+    page = (Path(__file__).parents[2] / "docs" / "ablations.md").read_text()
+    (text,) = re.findall(r"^```toml\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    (tmp_path / "my-study.toml").write_text(text)
+    words = [word for word in WORDS if "sampler" not in word]
+    options = ["-o", tmp_path / "study", "--limit", 1, "--device", "cpu"]
+    code, said = run(capsys, tmp_path / "my-study.toml", "--data", f"rice1={root}", *options, *words)
+    assert code == 0, said.err
+    assert "Training noise and learning rate" in said.out
+    assert "finished 4 cases" in said.out
+    assert (tmp_path / "study" / "plot.png").is_file()
+    assert (tmp_path / "study" / "p_mean--1.2-lr-0.0001" / "model.safetensors").is_file()
+
+
+def test_a_study_of_ones_own_needs_a_base(root, tmp_path, capsys):
+    (tmp_path / "mine.toml").write_text('grid = { "process.alpha" = [0.0, 1.0] }')
+    code, said = run(capsys, tmp_path / "mine.toml", "--data", f"rice1={root}")
+    assert code == 2
+    assert 'mine.toml names no base: expected base = "tiny", or another preset, in it, or --base' in said.err
 
 
 def test_without_data_there_is_no_study(capsys, tmp_path):

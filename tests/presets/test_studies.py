@@ -2,12 +2,13 @@
 
 import dataclasses
 
+import numpy as np
 import pytest
 from tests.presets.test_presets import table
 
 from emrdm import load_preset
 from emrdm.errors import ConfigError
-from emrdm.presets.studies import load_study, study_names
+from emrdm.presets.studies import Study, load_study, short_names, study_names
 
 METRICS = ("psnr", "ssim", "mae", "sam", "lpips")
 
@@ -150,3 +151,121 @@ def test_every_study_has_cases_on_a_small_base_and_their_points(name):
         assert {dataclasses.replace(case.preset.model, sampler=shared.model.sampler) for case in cases} == {
             shared.model
         }
+
+
+# ---------------------------------------------------------------- of one's own
+
+
+def write(path, text):
+    path.write_text(text)
+    return path
+
+
+TOML = """
+title = "Mine"
+base = "tiny"
+set = { "sampler.steps" = 3 }
+[grid]
+model.training_noise.p_mean = [-1.2, 1.2]
+"optimizer.lr" = [1e-4, 2e-4]
+"""
+YAML = """
+title: Mine
+base: tiny
+set: {sampler.steps: 3}
+grid:
+  training_noise: {p_mean: [-1.2, 1.2]}
+  optimizer.lr: [1e-4, 2e-4]
+"""
+
+
+@pytest.mark.parametrize(("name", "text"), [("mine.toml", TOML), ("mine.yaml", YAML)])
+def test_a_study_of_ones_own_is_a_file_with_a_grid(name, text, tmp_path):
+    study = load_study(write(tmp_path / name, text))
+    assert study.axes == ("model.training_noise.p_mean", "optimizer.lr")
+    assert (study.title, study.source, study.retrain) == ("Mine", "", True)
+    found = [
+        (case.preset.model.training_noise.p_mean, case.preset.optimizer.lr, case.preset.model.sampler.steps)
+        for case in study.cases()
+    ]
+    assert found == [(-1.2, 1e-4, 3), (-1.2, 2e-4, 3), (1.2, 1e-4, 3), (1.2, 2e-4, 3)]
+    assert next(study.cases()).label == "p_mean -1.2, lr 0.0001"
+
+
+def test_a_base_that_is_a_file_lies_beside_the_study(tmp_path):
+    write(tmp_path / "recipe.toml", 'base = "tiny"\ntitle = "My recipe"')
+    study = load_study(write(tmp_path / "mine.toml", 'base = "recipe.toml"\ngrid = { "process.alpha" = [0.0, 1.0] }'))
+    assert study.shared().title == "My recipe"
+    assert study.title == "Effect of alpha"
+
+
+def test_what_a_study_varies_says_whether_models_are_trained():
+    assert Study(base="tiny", grid={"sampler.steps": range(1, 4), "sampler.method": ["euler", "heun"]}).retrain is False
+    assert Study(base="tiny", grid={"sampler.steps": [1], "process.alpha": np.linspace(0, 1, 3)}).retrain is True
+    study = Study(grid={"model.aux": [[]], "inputs": [["noisy"], ["noisy", "cloudy"]]})
+    assert [case.preset.model.inputs for case in study.cases(load_preset("tiny-temporal"))] == [
+        ("noisy",),
+        ("noisy", "cloudy"),
+    ]
+
+
+def test_points_that_nearly_agree_have_labels_of_their_own():
+    study = Study(base="tiny", grid={"process.alpha": [0.12345678, 0.123456789]})
+    assert [case.label for case in study.cases()] == ["alpha 0.12345678", "alpha 0.123456789"]
+    assert short_names(["train.steps", "model.sampler.steps", "optimizer.lr"]) == [
+        "train.steps",
+        "model.sampler.steps",
+        "lr",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({}, "grid is empty: expected values by key"),
+        ({"grid": 3}, "grid is 3: expected a table"),
+        ({"grid": {"optimizer.lr": 1e-4}}, "grid.optimizer.lr is 0.0001: expected a list of values"),
+        ({"grid": {"optimizer.lr": []}}, "grid.optimizer.lr is empty: expected a list of values"),
+        ({"grid": {"optimizer.lr": [1e-4, 1e-4]}}, "grid.optimizer.lr has 0.0001 twice: expected different values"),
+        ({"grid": {"optimizer.lr": [float("nan")]}}, "expected finite numbers"),
+        ({"grid": {"train.seed": [1, 2]}}, "train.seed cannot be varied: expected --seeds"),
+        ({"grid": {"data": [1]}}, "data cannot be varied: expected settings of model, train, optimizer"),
+        ({"grid": {"sampler.steps": [1], "model": {"sampler": {"steps": [2]}}}}, "grid.model.sampler.steps is there twice"),
+        ({"grid": {"process.alpha": [1]}, "retrain": False}, "retrain is false with model.process.alpha"),
+        ({"grid": {"process.alpha": [1]}, "set": {"process": {"alpha": 2}}}, "model.process.alpha cannot be changed"),
+        ({"grid": {"sampler.t_min": [2], "sampler.t_max": [1]}, "less_than": ["sampler.t_min", "sampler.t_max"]}, "no point where less_than holds"),
+        ({"grid": {"sampler.t_min": [2]}, "less_than": ["sampler.t_min"]}, "expected two keys of the grid"),
+        ({"title": 3, "grid": {"process.alpha": [1]}}, "title is 3: expected a text"),
+    ],
+)  # fmt: skip
+def test_a_study_of_ones_own_that_cannot_work_is_refused(options, message):
+    with pytest.raises(ConfigError, match=message) as error:
+        Study(**options)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("girds = {}", "mine.toml: unknown key 'girds'; did you mean 'grid'"),
+        ("grid = {}", "mine.toml: grid is empty"),
+        ('source = "Table 9"', "mine.toml: source is a place in the paper"),
+        ("grid = [", "mine.toml: not valid TOML"),
+    ],
+)
+def test_mistakes_in_a_file_name_it(text, message, tmp_path):
+    with pytest.raises(ConfigError, match=message):
+        load_study(write(tmp_path / "mine.toml", text))
+
+
+@pytest.mark.parametrize(
+    ("grid", "message"),
+    [
+        ({"process.alhpa": [1.0]}, "unknown key 'model.process.alhpa'; did you mean 'alpha'"),
+        ({"train.steps": ["many"]}, "train.steps is 'many': expected a whole number"),
+        ({"model.frames": ["many"]}, "model.frames is 'many': expected a whole number"),
+    ],
+)
+def test_settings_that_a_base_does_not_have_are_refused_with_their_cases(grid, message):
+    with pytest.raises(ConfigError, match=message):
+        Study(base="tiny", grid=grid).cases()

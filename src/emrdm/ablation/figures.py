@@ -1,4 +1,4 @@
-"""A study as a figure: lines over one number, heat maps over two, bars where the cases are presets."""
+"""A study as a figure: lines over one number, heat maps over two, bars for presets and whatever is no number."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from emrdm import plots
 from emrdm.ablation.findings import Findings
 from emrdm.errors import InputError
 from emrdm.metrics import METRICS
+from emrdm.plots.sweeps import MOST_CELLS
 from emrdm.presets import load_preset, preset_names
 
 _NAMES = {
@@ -24,6 +25,7 @@ _NAMES = {
     "model.sampler.t_max": r"$S_\mathrm{tmax}$",
 }
 _LOGARITHMIC = ("model.sampler.sigma_max",)
+_WIDE = 100  # times the least value is too much for a linear axis
 _SAID_BY_OTHERS = ("rmse",)  # PSNR says the same, and the paper prints that one
 _CONFIG = "config-"
 
@@ -45,12 +47,14 @@ def draw(findings: Findings, path: Path, *, metrics: Sequence[str] = ()) -> None
     series = {metric: [_or_none(result.mean(metric)) for result in findings.results] for metric in metrics}
     paper = {metric: [result.paper.get(metric) for result in findings.results] for metric in metrics}
     axes = [[result.point[key] for result in findings.results] for key in findings.axes]
-    if len(axes) == 2:
+    if not all(_are_numbers(values) for values in axes):
+        axes = []
+    if len(axes) == 2 and max(len(set(values)) for values in axes) <= MOST_CELLS:
         x, y = axes
         cells = {metric: dict(zip(zip(x, y, strict=True), values, strict=True)) for metric, values in series.items()}
         plots.heatmaps(title, *_named(findings.axes[0], x), *_named(findings.axes[1], y), cells, path, better=better)
     elif len(axes) == 1:
-        options: dict[str, Any] = {"better": better, "paper": paper, "log_x": findings.axes[0] in _LOGARITHMIC}
+        options: dict[str, Any] = {"better": better, "paper": paper, "log_x": _logarithmic(findings.axes[0], axes[0])}
         plots.lines(title, *_named(findings.axes[0], axes[0]), series, path, **options)
     else:
         labels = [_letter(result.label) for result in findings.results]
@@ -59,6 +63,15 @@ def draw(findings: Findings, path: Path, *, metrics: Sequence[str] = ()) -> None
 
 def _named(key: str, values: Any) -> tuple[str, Any]:
     return _NAMES.get(key, key.rpartition(".")[2]), values
+
+
+def _are_numbers(values: Sequence[Any]) -> bool:
+    return all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
+
+
+def _logarithmic(key: str, values: Sequence[float]) -> bool:
+    """Whether a number is drawn to a logarithmic scale: on another one, learning rates would lie in one place."""
+    return key in _LOGARITHMIC or (min(values) > 0 and max(values) >= _WIDE * min(values))
 
 
 def _letter(label: str) -> str:

@@ -6,7 +6,7 @@ import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import final
+from typing import Any, final
 
 import numpy as np
 
@@ -20,13 +20,13 @@ class Result:
 
     Attributes:
         label: what the case is called.
-        point: what was varied, by dotted key; empty where the cases are presets.
+        point: what was varied, by dotted key: numbers, texts, lists; empty where the cases are presets.
         paper: the paper's scores by metric, if it has any.
         seeds: our mean scores by metric, one for each seed that is done.
     """
 
     label: str
-    point: Mapping[str, float]
+    point: Mapping[str, Any]
     paper: Mapping[str, float]
     seeds: tuple[Mapping[str, float], ...]
 
@@ -53,7 +53,7 @@ class Findings:
     Attributes:
         name: of the study, as users type it.
         title: what it is about.
-        source: where the paper has it.
+        source: where the paper has it; empty for a study of one's own.
         axes: dotted keys that vary; none where the cases are presets.
         results: in the paper's order; those without scores are not done.
         protocol: how all of it was scored.

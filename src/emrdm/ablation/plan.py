@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 import re
 import shutil
@@ -14,13 +15,16 @@ from typing import Any, final
 from emrdm.errors import ConfigError, InputError
 from emrdm.files import atomic_path
 from emrdm.model import EMRDM
-from emrdm.presets import Preset
+from emrdm.presets import Preset, load_preset
+from emrdm.presets.reading import is_preset_file
 from emrdm.presets.studies import Case, Study, load_study
 from emrdm.strict import dump
 from emrdm.training import RunFolder
 from emrdm.training.folder import differences
 
 STUDY, SCORES, SHARED = "study.json", "scores", "model"
+_ANY = "tiny"  # a recipe to put weights into: nothing is trained with it
+_LONGEST_NAME = 120  # characters of a folder's name; file systems have 255 for it and what is added
 _NOT_TOLD = ("data", "watch", "train.steps", "train.batch_size", "train.seed")  # a table says these anyway, or need not
 
 
@@ -71,6 +75,8 @@ class Plan:
     """A study's cases and jobs, in the order they are done: all cases with one seed, then with the next.
 
     Attributes:
+        name: of a study of the paper; of one's own, that of its file or its title.
+        own: whether it is one's own: then it is not known by its name alone.
         recipe: what all cases have in common.
         changed: what the user changed in it, in words.
         notes: cases that were left out.
@@ -79,6 +85,7 @@ class Plan:
     """
 
     name: str
+    own: bool
     study: Study
     recipe: Preset
     cases: tuple[Case, ...]
@@ -90,7 +97,7 @@ class Plan:
 
 
 def make_plan(
-    name: str,
+    which: str | Path | Study,
     folder: Path,
     *,
     base: Preset | None = None,
@@ -98,8 +105,10 @@ def make_plan(
     given: Path | None = None,
     seeds: int = 1,
 ) -> Plan:
-    """The study of this name in a folder; arguments as for :func:`emrdm.ablation.ablate`."""
-    study, changes, digest = load_study(name), dict(changes or {}), None
+    """The study in a folder; arguments as for :func:`emrdm.ablation.ablate`."""
+    study, changes, digest = which if isinstance(which, Study) else load_study(which), dict(changes or {}), None
+    ours = isinstance(which, Study) or is_preset_file(str(which))
+    name = _slug(study.title) if isinstance(which, Study) else Path(which).stem if ours else str(which)
     if seeds < 1:
         raise InputError(f"--seeds is {seeds}: expected 1 or more")
     if given is not None:
@@ -107,10 +116,13 @@ def make_plan(
             raise InputError(f"--model {given} cannot be used: the study {name} trains a model for every case")
         if seeds > 1:
             raise InputError(f"--seeds is {seeds} with --model: expected one of them, since nothing is trained")
+        if base is not None:
+            raise InputError(f"--base with --model {given}: expected one of them, since the weights say what they are")
         model = EMRDM.load(given)
         digest = model.digest()
         title = model.card.title or given.name
-        base = dataclasses.replace(study.shared(base), title=title, model=model.config, paper=None)
+        template = load_preset(study.base or _ANY)
+        base = dataclasses.replace(template, title=title, model=model.config, paper=None)
     changes = _with_all_dates(changes, study.cases(base, changes))
     cases = tuple(study.cases(base, changes))
     recipe = study.shared(base, changes)
@@ -118,6 +130,7 @@ def make_plan(
         _refuse_other_model(recipe, model, given)
     if len(recipe.data) != 1:
         raise InputError(f"a study has one data set and {len(recipe.data)} were given: expected --data NAME=ROOT once")
+    _refuse_same_folders(cases)
     jobs = []
     for seed in range(recipe.train.seed, recipe.train.seed + seeds):
         suffix = "" if seed == recipe.train.seed else f"-seed-{seed}"
@@ -129,7 +142,7 @@ def make_plan(
     changed = ", ".join(
         f"{key}={json.dumps(dump(value))}" for key, value in changes.items() if not key.startswith(_NOT_TOLD)
     )
-    return Plan(name, study, recipe, cases, tuple(jobs), changed, notes, given, digest)
+    return Plan(name, ours, study, recipe, cases, tuple(jobs), changed, notes, given, digest)
 
 
 def _with_all_dates(changes: dict[str, Any], cases: Iterable[Case]) -> dict[str, Any]:
@@ -160,8 +173,22 @@ def _refuse_other_model(recipe: Preset, model: EMRDM, given: Path) -> None:
 
 
 def _slug(label: str) -> str:
-    """The name of a case's folder."""
-    return re.sub(r"[^\w.]+", "-", label)
+    """The name of a case's folder; signs stay, since -1 is not 1."""
+    name = re.sub(r"[^\w.+-]+", "-", label)
+    if len(name) <= _LONGEST_NAME:
+        return name
+    return f"{name[:_LONGEST_NAME]}-{hashlib.sha256(label.encode()).hexdigest()[:8]}"
+
+
+def _refuse_same_folders(cases: Sequence[Case]) -> None:
+    """Cases with one folder would have each other's weights; names that differ in case alone are one on some disks."""
+    found: dict[str, str] = {}
+    for case in cases:
+        name = _slug(case.label).lower()
+        if name in found:
+            both = f"{found[name]!r} and {case.label!r}"
+            raise ConfigError(f"{both} cannot be told apart: expected points that differ more")
+        found[name] = case.label
 
 
 class StudyFolder:
@@ -173,7 +200,8 @@ class StudyFolder:
     def claim(self, plan: Plan, samples: Mapping[str, Any], scoring: Mapping[str, Any], *, rescore: bool) -> None:
         """Begin the study or go on with it, unless the folder holds another one."""
         recipe = {**dump(plan.recipe), "watch": {}}
-        facts = {"study": plan.name, "weights": plan.digest, "recipe": recipe, "samples": dict(samples)}
+        own = dump(plan.study) if plan.own else None
+        facts = {"study": plan.name, "own": own, "weights": plan.digest, "recipe": recipe, "samples": dict(samples)}
         folders = sorted({path.name for job in plan.jobs for path in (job.run.path, job.scores.parent)})
         before = self._read()
         if before is None:

@@ -22,10 +22,11 @@ from emrdm.data import Dataset
 from emrdm.data.matching import Matching
 from emrdm.errors import InputError, InterruptedRunError
 from emrdm.evaluation import Evaluation, ModelPredictor, Settings, as_csv, evaluate
-from emrdm.files import atomic_path, fingerprint, locked, make_folder
+from emrdm.files import as_path, atomic_path, fingerprint, locked, make_folder
 from emrdm.metrics import Protocol, Scores, find_protocols
 from emrdm.model import EMRDM
 from emrdm.presets import Preset
+from emrdm.presets.studies import Study
 from emrdm.training import Machine, train
 from emrdm.training.log import Row
 from emrdm.training.machine import launched
@@ -69,12 +70,12 @@ class _TimeIsUpError(Exception):
 
 
 def ablate(
-    study: str,
-    folder: Path,
+    study: str | Path | Study,
+    folder: str | Path,
     *,
     base: Preset | None = None,
     changes: Mapping[str, Any] | None = None,
-    model: Path | None = None,
+    model: str | Path | None = None,
     seeds: int = 1,
     scoring: Scoring | None = None,
     machine: Machine | None = None,
@@ -83,12 +84,13 @@ def ablate(
     rescore: bool = False,
     listener: Listener | None = None,
 ) -> Findings:
-    """Run a study of the paper, or go on with the one that is in the folder.
+    """Run a study of the paper or of one's own, or go on with the one that is in the folder.
 
     Args:
-        study: its name, see ``emrdm.study_names``.
+        study: its name, see ``emrdm.study_names``; or one of one's own: a ``.toml`` or ``.yaml`` file, or a
+            :class:`~emrdm.presets.studies.Study`.
         folder: of the study: a run folder a case with its scores, or one run for all in a sampler study.
-        base: studied instead of the paper's preset; see ``Study.cases``.
+        base: studied instead of the study's own preset; see ``Study.cases``.
         changes: dotted keys changed in all cases; ``data`` names the one folder to train and score on.
         model: weights to sample, for studies of the sampler; nothing is trained then.
         seeds: repeat every training with so many seeds, the recipe's and those behind it.
@@ -107,7 +109,8 @@ def ablate(
         raise InputError(f"--max-minutes is {max_minutes:g}: expected more than 0")
     if math.prod(launched() or (machine.processes or 1,)) > 1:
         raise InputError("a study runs in one process: expected --devices 1, without torchrun or SLURM tasks")
-    plan = make_plan(study, folder, base=base, changes=changes, given=model, seeds=seeds)
+    folder, given = as_path(folder, "folder"), None if model is None else as_path(model, "weights file")
+    plan = make_plan(study, folder, base=base, changes=changes, given=given, seeds=seeds)
     home = StudyFolder(folder)
     make_folder(folder, "the study")
     with locked(folder, "study"):
@@ -322,10 +325,14 @@ def _weights_in_words(plan: Plan) -> dict[str, str]:
     """The budget that every case had, or whose weights they are."""
     if plan.given is not None:
         return {"weights": f"{plan.given.name}, digest {str(plan.digest)[:16]}"}
-    train, seeds = plan.recipe.train, list(dict.fromkeys(job.seed for job in plan.jobs))
+    seeds = list(dict.fromkeys(job.seed for job in plan.jobs))
+    recipes = [job.recipe.train for job in plan.jobs if job.recipe is not None]
+    steps = dict.fromkeys(f"{train.steps:,}" for train in recipes)
+    samples = dict.fromkeys(many(train.batch_size * train.batches_a_step(1), "sample") for train in recipes)
+    alike = "each case alike" if len(steps) == len(samples) == 1 else "as in the rows"
     return {
-        "trained": f"{train.steps:,} steps of {many(train.batch_size * train.batches_a_step(1), 'sample')}, "
-        + ("each case alike" if plan.study.retrain else "one model for all cases"),
+        "trained": f"{' or '.join(steps)} steps of {' or '.join(samples)}, "
+        + (alike if plan.study.retrain else "one model for all cases"),
         "seeds": ", ".join(map(str, seeds)) + (": mean and standard deviation" if len(seeds) > 1 else ""),
     }
 

@@ -14,6 +14,7 @@ from emrdm.ablation.findings import Findings, Result
 from emrdm.errors import InputError
 from emrdm.metrics import METRICS, PROTOCOLS
 from emrdm.metrics.protocols import show
+from emrdm.presets.studies import short_names
 
 TABLE = "table.json"
 _ARROWS = {"higher": " ^", "lower": " v"}
@@ -49,7 +50,7 @@ def as_csv(findings: Findings) -> str:
     theirs = _papers(findings)
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
-    axes = [key.rpartition(".")[2] for key in findings.axes]
+    axes = short_names(findings.axes)
     spreads = [f"{metric}_std" for metric in metrics] if several else []
     writer.writerow(
         ["case", *axes, "protocol", "images", "seeds", *metrics, *spreads, *(f"paper_{metric}" for metric in theirs)]
@@ -74,7 +75,7 @@ def as_json(findings: Findings) -> str:
         "caption": dict(findings.caption),
         "notes": list(findings.notes),
         "left": list(findings.left),
-        "paper": {"source": findings.source, "protocol": _PAPER_BY, "dataset": "Sen2_MTC_New"},
+        "paper": _paper(findings),
         "cases": [
             {
                 "case": result.label,
@@ -101,7 +102,7 @@ def from_json(text: str, where: str = "the study") -> Findings:
         results = tuple(
             Result(
                 str(case["case"]),
-                {str(key): float(value) for key, value in case["point"].items()},
+                {str(key): value for key, value in case["point"].items()},
                 {str(metric): float(value) for metric, value in case["paper"].items()},
                 tuple(
                     {metric: math.nan if value is None else float(value) for metric, value in scores.items()}
@@ -113,7 +114,7 @@ def from_json(text: str, where: str = "the study") -> Findings:
         found = Findings(
             name=str(facts["study"]),
             title=str(facts["title"]),
-            source=str(facts["paper"]["source"]),
+            source="" if facts["paper"] is None else str(facts["paper"]["source"]),
             axes=tuple(map(str, facts["axes"])),
             results=results,
             protocol=str(facts["protocol"]),
@@ -140,6 +141,13 @@ def read(path: Path) -> Findings:
         return from_json(file.read_text("utf-8"), str(file))
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{file} cannot be read: {getattr(error, 'strerror', None) or 'it is no text'}") from None
+
+
+def _paper(findings: Findings) -> dict[str, str] | None:
+    """Where the paper has it; a study of one's own is nowhere in it."""
+    if not findings.source:
+        return None
+    return {"source": findings.source, "protocol": _PAPER_BY, "dataset": "Sen2_MTC_New"}
 
 
 def _rows(findings: Findings, bold: str = "") -> list[list[str]]:
@@ -196,7 +204,7 @@ def _words(findings: Findings) -> list[str]:
         other = "compare which case is better, not the numbers"
         hint = "comparable after as much training on all of it" if findings.protocol == _PAPER_BY else other
         lines.append(f"paper: {findings.source} as printed, Sen2_MTC_New by protocol {_PAPER_BY}, 500 epochs: {hint}")
-    else:
+    elif findings.source:
         lines.append(f"paper: {findings.source}, which has no numbers")
     lines += [f"note: {note}" for note in findings.notes]
     return lines + [f"not done yet: {line}" for line in findings.left]

@@ -1,4 +1,4 @@
-"""``emrdm ablate``: a study of the paper, from training to its table, plot and pictures."""
+"""``emrdm ablate``: a study of the paper or of one's own, from training to its table, plot and pictures."""
 
 from __future__ import annotations
 
@@ -13,19 +13,23 @@ from emrdm.cli import settings
 from emrdm.cli.live import Live
 from emrdm.cli.progress import Progress
 from emrdm.cli.train import add_data, add_machine, read_machine
-from emrdm.errors import printable
+from emrdm.errors import InputError, printable
 
 if TYPE_CHECKING:
     from emrdm.ablation import Findings
     from emrdm.presets import Preset
     from emrdm.presets.studies import Study
 
-HELP = "run a study of the paper: table, plot, pictures"
+HELP = "run a study, the paper's or your own: table, plot"
 DESCRIPTION = """\
 Run one of the paper's ablations: train every case alike, or one model for all
 settings of the sampler, score all on the same images, and write a table, a
 plot and a sheet of pictures, with the paper's scores beside ours. The same
-command goes on where it was stopped. Without STUDY, the studies are listed."""
+command goes on where it was stopped. Without STUDY, the studies are listed.
+
+A study of your own is a .toml or .yaml file: base names the preset (or --base
+does), [grid] has a list of values for every setting that is varied, [set] what
+all cases have. Settings of the sampler alone share one model."""
 EXAMPLES = """\
 examples:
   emrdm ablate                                  list the studies
@@ -33,6 +37,7 @@ examples:
   emrdm ablate modules --base rgb-small --data rice1=ROOT train.steps=2000
   emrdm ablate steps --model weights.safetensors --data rice1=ROOT
   emrdm ablate alpha --base tiny --data rice1=ROOT train.steps=300 --seeds 3
+  emrdm ablate my-study.toml --data rice1=ROOT
 """
 
 
@@ -43,12 +48,12 @@ def configure(parser: argparse.ArgumentParser) -> list[argparse.ArgumentParser]:
         "words",
         nargs="*",
         metavar="STUDY [KEY=VALUE ...]",
-        help="name of a study; settings that all cases get, such as train.steps=300",
+        help="name of a study, or a file of your own; settings that all cases get, such as train.steps=300",
     )
     study = parser.add_argument_group("study")
     study.add_argument("--list", action="store_true", help="list the studies")
     study.add_argument("-o", "--output", type=Path, metavar="FOLDER", help="its folder (default: studies/STUDY)")
-    study.add_argument("--base", metavar="PRESET", help="study this preset or recipe instead of the paper's")
+    study.add_argument("--base", metavar="PRESET", help="study this preset or recipe instead of the study's")
     study.add_argument("--model", type=Path, metavar="WEIGHTS", help="sample these instead of training a model")
     study.add_argument("--seeds", type=int, default=1, metavar="K", help="train with K seeds (default: %(default)s)")
     again = study.add_mutually_exclusive_group()
@@ -78,11 +83,14 @@ def run(arguments: argparse.Namespace) -> None:
         return
     name, overrides = settings.words(arguments.words, expected="STUDY [KEY=VALUE ...]")
 
+    from emrdm.presets.reading import is_preset_file
     from emrdm.presets.studies import load_study
 
     study = load_study(name)
+    if not study.base and not arguments.base and not arguments.model:
+        raise InputError(f'{name} names no base: expected base = "tiny", or another preset, in it, or --base')
     base, changes = _changes(study, arguments, settings.full_keys(overrides))
-    folder = arguments.output or Path("studies") / name
+    folder = arguments.output or Path("studies") / (Path(name).stem if is_preset_file(name) else name)
 
     from emrdm.ablation import Scoring, ablate, as_json, as_text, write_report
 
@@ -124,8 +132,9 @@ def _changes(
     from emrdm.presets import load_preset
 
     base = None if arguments.base is None else load_preset(arguments.base)
-    name = arguments.base or str(study.base)
-    sources = settings.sources(arguments, name, base or load_preset(name))
+    name = arguments.base or study.base
+    # Weights need no base; "tiny" then stands for one that is made for no data set.
+    sources = settings.sources(arguments, name or str(arguments.model), base or load_preset(name or "tiny"))
     return base, {**overrides, **({"data": sources} if sources else {})}
 
 

@@ -15,18 +15,6 @@ if TYPE_CHECKING:
     from emrdm.presets import Preset
 
 _SETTING = re.compile(r"[a-z_]+(\.[a-z_0-9]+)*=.*", re.DOTALL)
-# parts of the model may be named without it: sampler.steps is model.sampler.steps
-_OF_THE_MODEL = (
-    "network",
-    "process",
-    "preconditioning",
-    "training_noise",
-    "sampler",
-    "inputs",
-    "frames",
-    "bands",
-    "aux",
-)
 # where "none" is a choice of its own: no augmentation is not the data set's own, which null asks for
 _NONE_IS_A_CHOICE = ("train.augmentation",)
 
@@ -53,10 +41,15 @@ def value(text: str) -> Any:
 
 
 def full_keys(overrides: dict[str, Any]) -> dict[str, Any]:
-    """Settings by their full keys."""
-    return {
-        f"model.{key}" if key.partition(".")[0] in _OF_THE_MODEL else key: value for key, value in overrides.items()
-    }
+    """Settings by their full keys, each once: of two that differ, one would have no effect."""
+    from emrdm.presets.reading import full_key
+
+    found: dict[str, Any] = {}
+    for key, given in overrides.items():
+        if (full := full_key(key)) in found:
+            raise InputError(f"{full} is given twice: expected it once")
+        found[full] = given
+    return found
 
 
 def sources(arguments: argparse.Namespace, name: str, recipe: Preset) -> list[dict[str, Any]]:

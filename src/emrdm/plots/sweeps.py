@@ -42,7 +42,7 @@ Cells = Mapping[tuple[float, float], float | None]
 _OURS, _PAPER = PALETTE[0], PALETTE[1]
 _PALE = {_OURS: "#a9cde4", _PAPER: "#f5cfb0"}
 _HATCH = "#b8c0c9"
-_MOST_CELLS = 24  # of a side; the numbers in more of them could not be read
+MOST_CELLS = 24  # of a side; the numbers in more of them could not be read
 
 
 def lines(
@@ -224,7 +224,7 @@ def heatmaps_figure(
         raise InputError("heat maps of nothing: expected a metric, and values of x and y")
     tables = {metric: _raster(metric, cells, across, up) for metric, cells in series.items()}
     places = {metric: digits_for(table, (digits or {}).get(metric)) for metric, table in tables.items()}
-    written = max(len(across), len(up)) <= _MOST_CELLS
+    written = max(len(across), len(up)) <= MOST_CELLS
     longest = max(len(shown(value, places[m])) for m, table in tables.items() for value in (0, *table[table == table]))
     wide, high = (0.062 * longest + 0.09, 0.28) if written else (0.12, 0.12)
     size = (max(len(across) * wide, 1.5) + (0.35 if written else 0.8), max(len(up) * high, 1.0) + 0.75)
@@ -235,7 +235,7 @@ def heatmaps_figure(
         axes.set(xlabel=x_label, ylabel=y_label if panels.index(axes) % columns == 0 else "")
         _draw_cells(axes, table, better.get(metric, ""), places[metric], written=written)
         for axis, values in ((axes.xaxis, across), (axes.yaxis, up)):
-            every = -(-len(values) // _MOST_CELLS)
+            every = -(-len(values) // MOST_CELLS)
             axis.set_ticks(range(0, len(values), every), [f"{value:g}" for value in values[::every]])
     _add_cell_legend(figure, list(tables.values()), best=any(better.get(metric) for metric in series))
     return figure

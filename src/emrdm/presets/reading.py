@@ -33,6 +33,24 @@ _PLAIN_WORDS = (
     ),
 )
 
+# Parts of the model that may be named without it: sampler.steps is model.sampler.steps.
+_OF_THE_MODEL = (
+    "network",
+    "process",
+    "preconditioning",
+    "training_noise",
+    "sampler",
+    "inputs",
+    "frames",
+    "bands",
+    "aux",
+)
+
+
+def full_key(key: str) -> str:
+    """A dotted key by its full name."""
+    return f"model.{key}" if key.partition(".")[0] in _OF_THE_MODEL else key
+
 
 def is_preset_file(name: str) -> bool:
     """Whether a name is that of a file with a preset, by its ending."""
