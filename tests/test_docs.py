@@ -22,6 +22,7 @@ from emrdm.cli import build_parser, main
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 PAGES = sorted(path.name for path in DOCS.glob("*.md"))
+REFERENCE = sorted(str(path.relative_to(DOCS)) for path in DOCS.glob("api/*.md"))
 RUN = ("index.md", "scenes.md", "bands.md", "series.md", "uncertainty.md", "faq.md")  # every command, on small files
 SENTINEL2 = ("B1", "B2", "B3", "B4", "B5", "B6", "B7", "B8", "B8A", "B9", "B11", "B12")  # L2A: no B10
 _TINY = load_preset("tiny").model.network
@@ -79,7 +80,7 @@ def desk(tmp_path, monkeypatch):
     return tmp_path
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "python")])
+@pytest.mark.parametrize("page", [page for page in [*PAGES, *REFERENCE] if blocks(page, "python")])
 def test_python_runs(page, desk, capsys, monkeypatch):
     (desk / "piece").mkdir()
     monkeypatch.setattr("emrdm.embedded.example", lambda: piece_files(desk / "piece", 100, 100, 64))

@@ -12,9 +12,10 @@ import pytest
 import torch
 from tests.networks.test_hdit import awake
 
-from emrdm import EMRDM, ConfigError, EmrdmError, InputError, embedded, load_preset
+from emrdm import EMRDM, ConfigError, EmrdmError, InputError, WeightsError, embedded, load_preset
 from emrdm.config import SamplerConfig
 from emrdm.diffusion import MeanReverting
+from emrdm.diffusion.preconditioning import Preconditioning
 from emrdm.images import pad_by_reflection
 from emrdm.noise import normal
 
@@ -429,6 +430,9 @@ BAD_MONO += [
     (lambda m: m.restore(pixels(3, 16, 16), steps=2.5), "sampler.steps is 2.5: expected a whole number"),
     (lambda m: m.restore(pixels(3, 16, 16), steps=10**9), "sampler.steps is 1000000000: expected at most 10000"),
     (lambda m: m.sample(torch.zeros(3, 16, 16)), "cloudy is not a tensor (B, L, C, H, W)"),
+    (lambda m: EMRDM(m.config, network=lambda x, c_noise: x), "network is a function: expected a torch.nn.Module"),
+    (lambda m: m.restore(pixels(3, 16, 16), seed=np.array([1.5])), "seed is 1.5: expected a whole number"),
+    (lambda m: m.restore(pixels(3, 16, 16), seed=np.array([1, 2])), "2 seeds were given for 1 images"),
     (lambda m: EMRDM(load_preset("tiny")), "config is a Preset: expected a ModelConfig"),
     (lambda m: EMRDM.load(None), "weights file is a NoneType: expected a path"),
     (lambda m: EMRDM.load("a\0b"), "has a null character"),
@@ -461,6 +465,100 @@ def test_a_model_without_its_auxiliary_bands_says_so_in_training_too(multi):
     clear, cloudy = torch.rand(1, 3, 16, 16), torch.rand(1, 2, 3, 16, 16)
     with pytest.raises(InputError, match="aux is missing"):
         multi.losses(clear, cloudy, sigma=torch.ones(1), noise=torch.randn_like(cloudy))
+
+
+# ---------------------------------------------------------------- parts of one's own
+
+
+class Line(torch.nn.Module):
+    """A network that is none of ours: a number for each channel."""
+
+    def __init__(self, channels_in, channels_out):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.linspace(-1, 1, channels_in * channels_out).view(channels_out, -1))
+
+    def forward(self, x, c_noise, present=None):
+        assert c_noise.shape == (len(x),)
+        if x.ndim == 5:
+            x = x.mean(1) if present is None else (x * present[:, :, None, None, None]).sum(1)
+        return torch.einsum("oi,bihw->bohw", self.weight, x) * c_noise[:, None, None, None]
+
+
+@pytest.mark.parametrize("preset", ["tiny", "tiny-temporal"])
+def test_a_network_of_ones_own_restores_and_trains(preset, tmp_path):
+    config = load_preset(preset).model
+    model = EMRDM(config, network=Line(config.in_channels, config.out_channels))
+    frames = (2,) if config.network.multi_temporal else ()
+    aux = pixels(*frames, 1, 19, 23) if config.aux else None
+    image = pixels(*frames, 3, 19, 23)
+    clear = model.restore(image, aux)
+    assert clear.shape == (3, 19, 23)
+    assert np.array_equal(clear, model.restore(image, aux, exact=True))
+    if frames:
+        alone = model.restore(image[:1], aux[:1])
+        assert np.allclose(model.restore(image, aux, present=[True, False]), alone, atol=1e-3)
+    cloudy = torch.rand(2, *(frames or (1,)), 3, 16, 16)
+    extra = None if aux is None else torch.rand(2, *frames, 1, 16, 16)
+    model.losses(
+        cloudy[:, 0], cloudy, extra, sigma=torch.full((2,), 2.0), noise=torch.randn_like(cloudy)
+    ).sum().backward()
+    assert model.network.weight.grad.abs().sum() > 0
+    assert model.path() == "CPU: plain network in float32 (Line is not known here)"
+    assert (model.numbers(), model.device.type) == ("float32", "cpu")
+    assert np.array_equal(pickle.loads(pickle.dumps(model)).restore(image, aux), clear)
+    with pytest.raises(WeightsError, match="a model with network Line cannot be saved: the file could not describe it"):
+        model.save(tmp_path / "m.safetensors")
+    with pytest.raises(WeightsError, match="Line has no published layout"):
+        model.to_published(tmp_path / "m.ckpt")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_network_without_weights_or_with_other_images_is_no_puzzle():
+    config = load_preset("tiny").model
+
+    class Zero(torch.nn.Module):
+        def forward(self, x, c_noise):
+            return torch.zeros_like(x[:, :3])
+
+    class Gray(torch.nn.Module):
+        def forward(self, x, c_noise):
+            return x[:, :1]
+
+    assert EMRDM(config, network=Zero()).restore(pixels(3, 16, 16)).shape == (3, 16, 16)
+    with pytest.raises(
+        InputError, match=r"the network gave an image of shape \(1, 1, 16, 16\): expected \(1, 3, 16, 16\)"
+    ):
+        EMRDM(config, network=Gray()).restore(pixels(3, 16, 16))
+
+
+def test_preconditioning_and_process_of_ones_own_are_used_told_apart_and_not_saved(mono, tmp_path):
+    class Louder(Preconditioning):
+        def __call__(self, sigma, k, frames=1):
+            found = super().__call__(sigma, k, frames)
+            return found._replace(c_skip=found.c_skip * 0.5)
+
+    class Slower(MeanReverting):
+        pass
+
+    other = dataclasses.replace(mono.config, preconditioning=Louder())
+    plain = dataclasses.replace(mono.config, preconditioning=Preconditioning())
+    mine, theirs = EMRDM(other, network=mono.network), EMRDM(plain, network=mono.network)
+    assert not np.array_equal(mine.restore(pixels(3, 16, 16)), theirs.restore(pixels(3, 16, 16)))
+    assert mine.digest() != theirs.digest()
+    assert mine.digest() == EMRDM(other, network=mono.network).digest()
+    with pytest.raises(WeightsError, match="a model with preconditioning Louder cannot be saved"):
+        mine.save(tmp_path / "m.safetensors")
+    slower = EMRDM(plain, network=mono.network, process=Slower())
+    with pytest.raises(WeightsError, match="a model with process Slower cannot be saved"):
+        slower.save(tmp_path / "m.safetensors")
+    assert len({model.digest() for model in (mine, theirs, slower)}) == 3
+
+
+def test_seeds_may_be_an_array(mono):
+    batch = pixels(2, 3, 16, 16)
+    expected = mono.restore(batch, seed=[1, 2])
+    assert np.array_equal(mono.restore(batch, seed=np.array([1, 2], np.uint16)), expected)
+    assert np.array_equal(mono.restore(batch, seed=torch.tensor([1, 2])), expected)
 
 
 @pytest.mark.slow

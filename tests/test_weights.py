@@ -308,8 +308,14 @@ def test_a_header_that_is_not_json_is_refused(path):
 def test_a_missing_file_and_a_folder_are_named(tmp_path):
     with pytest.raises(WeightsError, match=r"nowhere.safetensors cannot be read: No such file"):
         EMRDM.load(tmp_path / "nowhere.safetensors")
-    with pytest.raises(WeightsError, match="cannot be read: it is not a file"):
+    with pytest.raises(WeightsError, match=r"is a folder without model.safetensors: expected a weights file or a"):
         EMRDM.load(tmp_path)
+
+
+def test_the_folder_of_a_run_is_its_weights(path, tmp_path):
+    (tmp_path / "run").mkdir()
+    EMRDM.load(path).save(tmp_path / "run" / "model.safetensors")
+    assert EMRDM.load(str(tmp_path / "run")).digest() == EMRDM.load(path).digest()
 
 
 def test_reading_a_header_reads_no_weights(path):

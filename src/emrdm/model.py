@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
+import json
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import final
+from typing import cast, final
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -15,11 +18,12 @@ from emrdm import embedded, hub, networks, published, weights
 from emrdm.card import ModelCard
 from emrdm.config import ModelConfig, SamplerConfig
 from emrdm.diffusion import Denoiser, MeanReverting, Process, euler, heun, multistep, stochastic, training_losses
+from emrdm.diffusion.preconditioning import Preconditioning
 from emrdm.diffusion.samplers import Callback, NoiseSource
 from emrdm.errors import ConfigError, InputError, WeightsError
 from emrdm.files import as_path
 from emrdm.images import Array, Date, prepare
-from emrdm.networks import HDiT, TemporalHDiT
+from emrdm.networks import HDiT, Hourglass, TemporalHDiT
 from emrdm.networks.fast import FastNetwork
 from emrdm.networks.layers import without_dropout
 from emrdm.noise import Window, fold, normal, split_keys
@@ -53,7 +57,7 @@ class EMRDM:
         self,
         config: ModelConfig,
         *,
-        network: HDiT | TemporalHDiT | None = None,
+        network: nn.Module | None = None,
         process: Process | None = None,
         card: ModelCard | None = None,
     ) -> None:
@@ -61,9 +65,11 @@ class EMRDM:
 
         Args:
             config: everything but the weights.
-            network: with its weights; freshly initialised if None.
-            process: another s(t) and sigma(t) than the configuration's; such a model can be trained and used, but not
-                saved.
+            network: with its weights; freshly initialised if None. Any module from the images stacked by band
+                (B, in, H, W), or (B, L, in, H, W) and ``present`` where ``config.network`` is multi-temporal, and
+                c_noise (B,) to (B, out, H, W) will do, sides being what ``config.network`` asks for.
+            process: another s(t) and sigma(t) than the configuration's. Models with a process, preconditioning or
+                network of one's own can be trained and used, but not saved.
             card: where the weights come from.
         """
         if not isinstance(config, ModelConfig):
@@ -74,7 +80,11 @@ class EMRDM:
             config = dataclasses.replace(config, process=process)
         self.config = config
         self.card = card or ModelCard()
-        self.network = network or networks.build(config.network, config.in_channels, config.out_channels)
+        if network is None:
+            network = networks.build(config.network, config.in_channels, config.out_channels)
+        elif not isinstance(network, nn.Module):
+            raise ConfigError(f"network is a {type(network).__name__}: expected a torch.nn.Module")
+        self.network = cast("HDiT | TemporalHDiT", network)  # or a module of one's own, see _own_parts
         self.process: Process = process or config.process
         self.is_default = False
         self.network.eval()
@@ -106,8 +116,8 @@ class EMRDM:
 
     @classmethod
     def load(cls, path: str | Path) -> EMRDM:
-        """A model from its weights file; the file says what it is, and is verified."""
-        header, state = weights.load(as_path(path, "weights file"))
+        """A model from its weights file, or the folder of a run; the file says what it is, and is verified."""
+        header, state = weights.load(_weights_file(as_path(path, "weights file")))
         return cls._with_state(header.config, header.card, state)
 
     @classmethod
@@ -148,14 +158,16 @@ class EMRDM:
 
     def save(self, path: str | Path, *, dtype: torch.dtype = torch.float32) -> None:
         """Write a self-describing weights file; float16 and bfloat16 halve it."""
-        if self.process != self.config.process:
+        for name, part in self._own_parts().items():
             raise WeightsError(
-                f"a model with process {type(self.process).__name__} cannot be saved: the file could not describe it"
+                f"a model with {name} {type(part).__name__} cannot be saved: the file could not describe it"
             )
         weights.save(as_path(path, "weights file"), self.config, self.card, self.network.state_dict(), dtype=dtype)
 
     def to_published(self, path: str | Path) -> None:
         """Write the weights as a checkpoint in the published layout."""
+        if not isinstance(self.network, Hourglass):
+            raise WeightsError(f"{type(self.network).__name__} has no published layout: expected HDiT or TemporalHDiT")
         published.write_checkpoint(as_path(path, "checkpoint"), self.config, self.network.state_dict())
 
     def push_to_hub(self, repository: str, *, dtype: torch.dtype = torch.float32, private: bool = True) -> str:
@@ -167,7 +179,20 @@ class EMRDM:
 
     def digest(self) -> str:
         """Of the configuration and all weights: what tells two models apart, and not where they were stored."""
-        return weights.identity(self.config, self.network.state_dict())
+        found, own = weights.identity(self.config, self.network.state_dict()), self._own_parts()
+        if own:  # by name and plain numbers: of their code it knows nothing
+            words = json.dumps({name: _in_words(part) for name, part in own.items()}, sort_keys=True)
+            found = hashlib.sha256(f"{found} {words}".encode()).hexdigest()
+        return found
+
+    def _own_parts(self) -> dict[str, object]:
+        """Parts that a configuration cannot describe, by name."""
+        parts: dict[str, tuple[object, tuple[type, ...]]] = {
+            "process": (self.process, (MeanReverting,)),
+            "preconditioning": (self.config.preconditioning, (Preconditioning,)),
+            "network": (self.network, (HDiT, TemporalHDiT)),
+        }
+        return {name: part for name, (part, known) in parts.items() if type(part) not in known}
 
     def to(self, device: torch.device | str) -> EMRDM:
         """Move the network; returns the model."""
@@ -180,7 +205,7 @@ class EMRDM:
     @property
     def device(self) -> torch.device:
         """Where the network is."""
-        return next(self.network.parameters()).device
+        return self._fast.device
 
     # ---------------------------------------------------------------- what models do
 
@@ -189,7 +214,7 @@ class EMRDM:
         cloudy: Array,
         aux: Array | None = None,
         *,
-        seed: int | Sequence[int] = 0,
+        seed: int | Sequence[int] | np.ndarray = 0,
         dates: Sequence[Date] | None = None,
         present: Array | Sequence[bool] | None = None,
         sampler: SamplerConfig | None = None,
@@ -241,7 +266,7 @@ class EMRDM:
         aux: Tensor | None = None,
         *,
         present: Tensor | None = None,
-        seed: int | Sequence[int] = 0,
+        seed: int | Sequence[int] | np.ndarray = 0,
         sampler: SamplerConfig | None = None,
         noise: NoiseSource | None = None,
         exact: bool = False,
@@ -315,13 +340,19 @@ class EMRDM:
 
     def _bound(self, cloudy: Tensor, aux: Tensor | None, present: Tensor | None, *, exact: bool) -> Denoiser:
         images, run = {"cloudy": cloudy, "aux": aux}, self._fast.runner(exact=exact)
+        ours = isinstance(self.network, Hourglass)
+        temporal = isinstance(self.network, TemporalHDiT) if ours else self.config.network.multi_temporal
 
         def network(x: Tensor, c_noise: Tensor) -> Tensor:
             parts = [x if name == "noisy" else images[name] for name in self.config.inputs]
             stacked = torch.cat([part for part in parts if part is not None], dim=2)
-            if not isinstance(self.network, TemporalHDiT):
+            if not temporal:
                 stacked = stacked.squeeze(1)
-            return run(stacked, c_noise, present)
+            out = run(stacked, c_noise, present)
+            expected = (len(x), self.config.out_channels, *x.shape[-2:])
+            if out.shape != expected:
+                raise InputError(f"the network gave an image of shape {tuple(out.shape)}: expected {expected}")
+            return out
 
         return Denoiser(network, self.process, self.config.preconditioning, present, levels_on_host=True)
 
@@ -370,12 +401,33 @@ def _sampler(asked: SamplerConfig | None, default: SamplerConfig) -> SamplerConf
     return asked or default
 
 
-def _key_words(like: Tensor, seed: int | Sequence[int], *, draws: int) -> Tensor:
+def _weights_file(path: Path) -> Path:
+    """The file itself, or that in the folder of a run."""
+    try:
+        if not path.is_dir():
+            return path
+    except OSError:  # such as a name that is too long: what opens it says so
+        return path
+    if not (inside := path / hub.FILENAME).is_file():
+        raise WeightsError(f"{path} is a folder without {hub.FILENAME}: expected a weights file or a finished run")
+    return inside
+
+
+def _in_words(part: object) -> list[object]:
+    """What is known of a part of one's own: its name, and what it holds that is plain."""
+    plain = {} if isinstance(part, nn.Module) else getattr(part, "__dict__", {})
+    values = {name: value for name, value in plain.items() if isinstance(value, int | float | str)}
+    return [type(part).__module__, type(part).__qualname__, values]
+
+
+def _key_words(like: Tensor, seed: int | Sequence[int] | np.ndarray, *, draws: int) -> Tensor:
     """Keys of the noise, (draws, 2, B), on the device of the images: sample b of a batch draws from (seed, b, draw).
 
     With one seed a sample, each draws as the first of a batch with that seed would.
     """
     batch = len(like)
+    if isinstance(seed, np.ndarray | Tensor) and seed.ndim == 1:
+        seed = seed.tolist()
     if isinstance(seed, list | tuple) and len(seed) != batch:
         raise InputError(f"{len(seed)} seeds were given for {batch} images: expected one each, or a single one")
     streams = [fold(s, 0) for s in seed] if isinstance(seed, list | tuple) else [fold(seed, b) for b in range(batch)]  # type: ignore[arg-type]

@@ -1,14 +1,15 @@
-"""The fastest way to run a network where it is: which one that is, and why."""
+"""The fastest way to run a network where it is: which one that is, and why. Networks of others run as they are."""
 
 from __future__ import annotations
 
+import itertools
 import logging
 import os
 from collections.abc import Callable
-from typing import Any, final
+from typing import Any, cast, final
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from emrdm import gpu
 from emrdm.errors import EmrdmError
@@ -26,8 +27,9 @@ Runner = Callable[[Tensor, Tensor, Tensor | None], Tensor]
 class FastNetwork:
     """A network, run by whatever is fastest; ``exact`` is the network itself, in its own precision."""
 
-    def __init__(self, network: Hourglass, cpu_dtype: torch.dtype | None = None) -> None:
-        self.network = network
+    def __init__(self, network: nn.Module, cpu_dtype: torch.dtype | None = None) -> None:
+        self.network = cast("Hourglass", network)  # of others only what every module has is used
+        self.ours = isinstance(network, Hourglass)
         self.cpu_dtype = cpu_dtype  # None for the faster one; machines that must agree have to name it
         self._fused: Any = None
         self._failed: str | None = None
@@ -51,7 +53,7 @@ class FastNetwork:
 
         Noise levels that are one number for the whole batch, on the CPU, spare a GPU a wait; others run plain.
         """
-        device = self._device
+        device = self.device
         if device.type == "cpu":
             from emrdm.networks.fused.cpu import settle_threads
 
@@ -108,11 +110,13 @@ class FastNetwork:
 
     def why_plain(self) -> str | None:
         """Why the network runs as it is; None where it runs fused."""
+        if not self.ours:
+            return f"{type(self.network).__name__} is not known here"
         if os.environ.get(EXACT) == "1":
             return f"{EXACT}=1"
         if self._failed:
             return f"fused operations failed ({self._failed})"
-        if self._device.type != "cpu" and (reason := gpu.why_not(self._device)) is not None:
+        if self.device.type != "cpu" and (reason := gpu.why_not(self.device)) is not None:
             return reason
         if any(module._forward_hooks or module._forward_pre_hooks for module in self._modules):
             return "somebody watches its layers by hooks"
@@ -122,12 +126,12 @@ class FastNetwork:
 
     def describe(self, *, exact: bool = False) -> str:
         """Which way it runs, in words."""
-        device = self._device
+        device = self.device
         place = torch.cuda.get_device_name(device) if device.type == "cuda" else str(device).upper()
         reason = "exact" if exact else self.why_plain()
         if reason is not None:
-            dtype = _name(self.network.patch_in.proj.weight.dtype)
-            return f"{place}: plain network in {dtype}, {choose(device)} attention ({reason})"
+            attention = f", {choose(device)} attention" if self.ours else ""
+            return f"{place}: plain network in {_name(self._own_dtype)}{attention} ({reason})"
         if gpu.usable(device):
             return f"{place}: fused bfloat16 kernels in CUDA graphs"
         from emrdm.networks.fused.cpu import faster_dtype
@@ -138,7 +142,7 @@ class FastNetwork:
     def numbers(self, *, exact: bool = False) -> str:
         """The type of numbers it computes with."""
         plain = exact or self.why_plain() is not None
-        return _name(self.network.patch_in.proj.weight.dtype if plain else self._dtype())
+        return _name(self._own_dtype if plain else self._dtype())
 
     def _say(self, *, exact: bool) -> None:
         """A line in the log, when the way is another one than before."""
@@ -147,16 +151,28 @@ class FastNetwork:
             self._said = words
 
     @property
-    def _device(self) -> torch.device:
-        return self.network.patch_in.proj.weight.device
+    def _weight(self) -> Tensor:
+        """One of its weights, which has the number type and the place of all; something alike where it has none."""
+        if self.ours:
+            return self.network.patch_in.proj.weight
+        tensors = itertools.chain(self.network.parameters(), self.network.buffers())
+        return next((tensor for tensor in tensors if tensor.is_floating_point()), torch.empty(0))
+
+    @property
+    def device(self) -> torch.device:
+        """Where the network is."""
+        return self._weight.device
+
+    @property
+    def _own_dtype(self) -> torch.dtype:
+        return self._weight.dtype
 
     def _run_plain(self, x: Tensor, c_noise: Tensor, present: Tensor | None = None) -> Tensor:
-        weight = self.network.patch_in.proj.weight
         arguments = (
-            x.to(weight.dtype),
+            x.to(self._own_dtype),
             c_noise.to(x.device, non_blocking=True),
         )  # a network turned to half precision works too
-        if isinstance(self.network, TemporalHDiT):
+        if x.ndim == 5:  # a series
             return self.network(*arguments, present).to(x.dtype)
         return self.network(*arguments).to(x.dtype)
 
@@ -169,7 +185,7 @@ class FastNetwork:
         return self._fused
 
     def _dtype(self) -> torch.dtype:
-        if gpu.usable(self._device):
+        if gpu.usable(self.device):
             return torch.bfloat16
         if self.cpu_dtype is not None:
             return self.cpu_dtype
