@@ -3,6 +3,7 @@
 import itertools
 import math
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -340,3 +341,18 @@ def test_clouds_on_the_gpu_are_those_on_the_cpu_up_to_rounding():
         assert there.cloudy.is_cuda
         assert (here.cloudy - there.cloudy.cpu()).abs().mean() < 1e-4
         assert (here.classes == there.classes.cpu()).float().mean() > 0.999
+
+
+def test_styles_have_names():
+    for name, style in STYLES.items():
+        assert torch.equal(draw_clouds(ground(), 5, style=name).cloudy, draw_clouds(ground(), 5, style=style).cloudy)
+    by_name, by_itself = (draw_series(ground(), 5, frames=2, style=style) for style in ("thin", STYLES["thin"]))
+    assert torch.equal(by_name[1].cloudy, by_itself[1].cloudy)
+
+
+@pytest.mark.parametrize("draw", [draw_clouds, partial(draw_series, frames=2)])
+def test_other_styles_are_refused(draw):
+    with pytest.raises(InputError, match="style is 'thinn'; did you mean 'thin'"):
+        draw(ground(), 5, style="thinn")
+    with pytest.raises(InputError, match="style is None: expected one of thin, thick, mixed, varied"):
+        draw(ground(), 5, style=None)

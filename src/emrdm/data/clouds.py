@@ -31,7 +31,7 @@ from torch import Tensor
 from emrdm.data.sample import CLEAR, SHADOW, THICK, THIN
 from emrdm.errors import ConfigError, InputError
 from emrdm.noise import Window, fold, normal
-from emrdm.strict import check
+from emrdm.strict import check, nearest
 
 Range = tuple[float, float]
 
@@ -132,6 +132,7 @@ STYLES: Mapping[str, CloudStyle] = MappingProxyType(
         "varied": CloudStyle((0.05, 1.0), (0.0, 0.9), depth=(1.0, 5.0), veil=(0.2, 1.6), size=(30.0, 260.0)),
     }
 )
+Style = CloudStyle | str  # by itself, or by its name
 _SERIES = replace(STYLES["mixed"], coverage=(0.0, 1.0))
 
 
@@ -154,8 +155,8 @@ class Clouds:
     classes: Tensor
 
 
-def draw_clouds(clear: Tensor, key: int, *, bands: Sequence[str] = (), style: CloudStyle = STYLES["mixed"]) -> Clouds:
-    """Put clouds over a clear image.
+def draw_clouds(clear: Tensor, key: int, *, bands: Sequence[str] = (), style: Style = "mixed") -> Clouds:
+    """Put clouds over a clear image, on its device.
 
     Args:
         clear: (C, H, W) floating point in [0, 1], from 2 x 2 pixels.
@@ -163,13 +164,10 @@ def draw_clouds(clear: Tensor, key: int, *, bands: Sequence[str] = (), style: Cl
         bands: C names, in upper or lower case: Sentinel-2's B1 to B12 and B8A; coastal, blue, green, red, nir, cirrus,
             swir1, swir2; VV, VH, HH, HV. A band of another name, and all bands if no names are given, is treated as one
             at 560 nm: clouds are neutral grey.
-        style: what clouds; see :data:`STYLES`.
-
-    Returns:
-        The cloudy image with opacity, shadow and mask, on the device of ``clear``.
+        style: what clouds, or the name of one of :data:`STYLES`.
     """
     _check_clear(clear)
-    drawn = _numbers(style, key)
+    drawn = _numbers(_style(style), key)
     optics = _optics(bands, len(clear), drawn["angstrom"]).to(clear.device)
     scene = _scene(drawn, fold(key, 0), clear)
 
@@ -191,9 +189,9 @@ def draw_clouds(clear: Tensor, key: int, *, bands: Sequence[str] = (), style: Cl
 
 
 def draw_series(
-    clear: Tensor, key: int, *, frames: int, bands: Sequence[str] = (), style: CloudStyle = _SERIES, drift: float = 0.04
+    clear: Tensor, key: int, *, frames: int, bands: Sequence[str] = (), style: Style = _SERIES, drift: float = 0.04
 ) -> list[Clouds]:
-    """Put clouds over a clear image several times, as on several dates.
+    """Put clouds over a clear image several times, as on several dates: one draw a date.
 
     Clouds of different dates have nothing to do with each other. Coverage takes the ends of its range more often than
     the middle, so that some dates are nearly clear and some nearly overcast. The sun stands in the same place.
@@ -206,15 +204,13 @@ def draw_series(
         bands: as for :func:`draw_clouds`.
         style: as for :func:`draw_clouds`; coverage is (0, 1) unless a style is given.
         drift: largest change of the ground's gain, and a quarter of it of its offset, between a date and ``clear``.
-
-    Returns:
-        One draw a date.
     """
     if not isinstance(frames, int) or frames < 1:
         raise InputError(f"frames is {frames!r}: expected a whole number from 1")
     if not 0 <= drift <= 0.5:
         raise InputError(f"drift is {drift}: expected 0 to 0.5")
     _check_clear(clear)
+    style = _style(style)
     azimuth = _uniform(fold(key, 2), style.sun)
     series = []
     for date in range(frames):
@@ -224,6 +220,14 @@ def draw_series(
         sky = replace(style, coverage=(coverage, coverage), sun=(azimuth, azimuth))
         series.append(draw_clouds(_drifted(clear, fold(here, 5), drift), here, bands=bands, style=sky))
     return series
+
+
+def _style(asked: Style) -> CloudStyle:
+    """A style, or the one of that name."""
+    found = STYLES.get(asked) if isinstance(asked, str) else asked
+    if isinstance(found, CloudStyle):
+        return found
+    raise InputError(f"style is {asked!r}{nearest(asked, STYLES)}")
 
 
 def _drifted(clear: Tensor, key: int, drift: float) -> Tensor:
@@ -285,9 +289,8 @@ class _Scene(NamedTuple):
 
     def seen(self, *, down: float = 0.0, right: float = 0.0) -> Tensor:
         """The three maps over the image, (3, H, W), with clouds moved by this many pixels."""
-        row, column = self.corner
-        maps = _crop(self.maps, 1, row - down, self.shadow.shape[0])
-        return _crop(maps, 2, column - right, self.shadow.shape[1])
+        maps = _crop(self.maps, 1, self.corner[0] - down, self.shadow.shape[0])
+        return _crop(maps, 2, self.corner[1] - right, self.shadow.shape[1])
 
 
 def _scene(drawn: Mapping[str, float], key: int, clear: Tensor) -> _Scene:
@@ -302,13 +305,10 @@ def _scene(drawn: Mapping[str, float], key: int, clear: Tensor) -> _Scene:
 
     lumps, streaks = _densities(drawn, key, canvas, clear.device)
     image = (slice(top, top + height), slice(left, left + width))
-    pixels = height * width
-    cloudy = round(drawn["coverage"] * pixels)
-    thick = round(drawn["coverage"] * drawn["thick"] * pixels)
+    cloudy, thick = (round(drawn["coverage"] * share * (height * width)) for share in (1.0, drawn["thick"]))
     lumps = lumps - _threshold(lumps[image], thick)
     covered = lumps[image] >= 0
-    left_over = max(0, cloudy - int(covered.sum()))
-    streaks = streaks - _threshold(streaks[image].masked_fill(covered, -math.inf), left_over)
+    streaks = streaks - _threshold(streaks[image].masked_fill(covered, -math.inf), max(0, cloudy - int(covered.sum())))
 
     tau = _optical_depth(lumps, drawn["depth"], drawn["softness"])
     veil = _optical_depth(streaks, drawn["veil"], _VEIL_SOFTNESS)
