@@ -15,29 +15,44 @@ if TYPE_CHECKING:
     from emrdm.presets import Preset
 
 _SETTING = re.compile(r"[a-z_]+(\.[a-z_0-9]+)*=.*", re.DOTALL)
+_BARE_LIST = re.compile(r"\[((?:\s*[\w.+-]+\s*,)*\s*[\w.+-]+\s*)\]")  # [noisy,cloudy]
 # where "none" is a choice of its own: no augmentation is not the data set's own, which null asks for
 _NONE_IS_A_CHOICE = ("train.augmentation",)
 
 
 def words(given: Sequence[str], *, expected: str) -> tuple[str, dict[str, Any]]:
     """One name and settings, from the words of a command."""
-    plain = [word for word in given if not _SETTING.fullmatch(word)]
+    plain, found = split(given)
     if len(plain) != 1:
         raise InputError(f"found {' '.join(given)!r}: expected {expected}")
-    typed = [word.partition("=") for word in given if word not in plain]
-    return plain[0], {
-        key: text if text == "none" and key in _NONE_IS_A_CHOICE else value(text) for key, _, text in typed
-    }
+    return plain[0], found
+
+
+def split(given: Sequence[str]) -> tuple[list[str], dict[str, Any]]:
+    """The plain words of a command, and its settings, each of which may be given once."""
+    plain, found = [], {}
+    for word in given:
+        if not _SETTING.fullmatch(word):
+            plain.append(word)
+            continue
+        key, _, text = word.partition("=")
+        if key in found:
+            raise InputError(f"{key} is given twice: expected it once")
+        found[key] = text if text == "none" and key in _NONE_IS_A_CHOICE else value(text)
+    return plain, found
 
 
 def value(text: str) -> Any:
-    """A value as TOML has it, or a text without quotes; ``none`` is nothing."""
+    """A value as TOML has it, or a text or list of texts without quotes; ``none`` is nothing, 1e3 a whole number."""
     if text.lower() in ("none", "null"):
         return None
     try:
-        return tomllib.loads(f"value = {text}")["value"]
+        found = tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
-        return text
+        bare = _BARE_LIST.fullmatch(text)
+        return [value(item.strip()) for item in bare[1].split(",")] if bare else text
+    whole = isinstance(found, float) and "e" in text.lower() and found.is_integer() and abs(found) < 1 << 53
+    return int(found) if whole else found
 
 
 def full_keys(overrides: dict[str, Any]) -> dict[str, Any]:
