@@ -104,10 +104,19 @@ def test_samplers_are_shown_as_pictures_as_well(run, images, short):  # noqa: F8
     assert stochastic[0].get_xlabel().endswith(" dB")
 
 
+def test_settings_of_a_sampler_that_is_not_the_models_are_taken(run, images, short):  # noqa: F811
+    words = ("--model", "tiny", "--truth", images / "truth.png", "--window", "0,0,16,16", "--calls", "2")
+    options = ("--methods", "euler,stochastic", "--pictures", "sampler.churn=0.5")
+    code, lines, figure = run("samplers", images / "2024-05-01.png", *words, *options)
+    assert code == 0, lines  # the sampler of tiny is euler, which has no churn
+    assert [line[0].get_ylabel().replace("\n", " ") for line in rows(figure, 2)] == ["euler", "stochastic, churn 0.5"]
+
+
 def test_the_process_of_a_preset_a_file_and_the_default(run, series):  # noqa: F811
     for words, title, steps in (
         ((), "default: alpha", None),
         (("sen2-mtc-new", "sampler.steps=10"), "sen2-mtc-new: alpha 3, 10 steps", 10),
+        (("sen2-mtc-new", "process.alpha=0", "model.sampler.steps=4"), "sen2-mtc-new: alpha 0, 4 steps", 4),
         ((series, "sampler.steps=2"), "series.safetensors: alpha 3, 2 steps", 2),
     ):
         code, _, figure = run("process", *words)
@@ -136,6 +145,10 @@ def test_the_process_of_a_preset_a_file_and_the_default(run, series):  # noqa: F
         (("samplers", "{}/a.png", "--model", "tiny", "--calls", "0"), "expected numbers of 1 or more"),
         (("samplers", "{}/a.png", "--model", "tiny", "--methods", "ruler"), "sampler ruler: expected some of euler"),
         (("process", "tiny", "tiny"), "expected one model"),
+        (("process", "tiny", "train.steps=3"), "train.steps cannot be set for this figure: expected settings of"),
+        (("process", "tiny", "model=3"), "model cannot be set for this figure"),
+        (("process", "tiny", "steps=3"), "expected sampler.steps=3"),
+        (("process", "{}/series.safetensors", "process.alpha=0"), "which is trained: expected settings of sampler"),
         (("process", "tinny"), "is neither a file nor a preset"),
     ],
 )

@@ -159,11 +159,16 @@ def test_a_figure_is_written_in_each_format(tmp_path, capsys):
 # ---------------------------------------------------------------- mistakes
 
 
+def test_the_folder_of_a_figure_is_made(tmp_path, capsys):
+    assert main(["plot", "curves", str(log(tmp_path / "run")), "-o", str(tmp_path / "a" / "b" / "curves.png")]) == 0
+    assert (tmp_path / "a" / "b" / "curves.png").is_file()
+
+
 def test_the_output_is_checked_before_anything_is_read(run, tmp_path):
     (tmp_path / "there.png").touch()
     for output, message in (
         ("a.jpg", "expected a name ending in .png, .svg, .pdf"),
-        ("missing/a.png", "does not exist"),
+        ("there.png/a.png", "there.png is a file: expected a folder for the figure"),
         ("there.png", "exists: add --overwrite"),
     ):
         code, lines, _ = run("curves", tmp_path / "nowhere", output=output)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from emrdm import embedded
-from emrdm.cli import models, views
+from emrdm.cli import models, settings, views
 from emrdm.cli.progress import Progress
 from emrdm.errors import InputError
 from emrdm.wording import many
@@ -97,7 +97,7 @@ def samplers(arguments: argparse.Namespace) -> Figure:
 
     calls = _numbers(arguments.calls, "--calls")
     methods = METHODS if arguments.methods is None else tuple(arguments.methods.split(","))
-    view = views.open_view(arguments)
+    view = views.open_view(arguments, method="stochastic")  # which has all settings; what is drawn is chosen here
     found = compare_samplers(
         view.model,
         view.series,
@@ -134,11 +134,12 @@ def process(arguments: argparse.Namespace) -> Figure:
     """A model's equations."""
     from emrdm import plots
 
-    names, overrides = models.sampler_words(arguments.words)
+    names, changes = settings.split(arguments.words)
+    models.sampler_words(arguments.words)  # refuses settings of the sampler that do not say so
     if len(names) > 1:
         raise InputError(f"found {' '.join(names)!r}: expected one model")
     name = names[0] if names else embedded.DEFAULT
-    config, sampler = _design(name, overrides)
+    config, sampler = _design(name, settings.full_keys(changes))
     return plots.process_figure(
         config.process,
         config.preconditioning,
@@ -149,16 +150,22 @@ def process(arguments: argparse.Namespace) -> Figure:
     )
 
 
-def _design(name: str, overrides: dict[str, Any]) -> tuple[ModelConfig, SamplerConfig]:
+def _design(name: str, changes: dict[str, Any]) -> tuple[ModelConfig, SamplerConfig]:
     """What a model is and how it is sampled; of a preset without making its weights, which may be large."""
     from emrdm.presets import load_preset, preset_names
     from emrdm.presets.reading import is_preset_file
 
-    if name in preset_names() or is_preset_file(name):
-        preset = load_preset(name).replace({f"model.sampler.{key}": value for key, value in overrides.items()})
+    made = name in preset_names() or is_preset_file(name)
+    drawn = ("sampler", "process", "preconditioning", "training_noise") if made else ("sampler",)
+    for key in changes:
+        if not key.startswith(tuple(f"model.{part}." for part in drawn)):
+            what = "this figure" if made else f"{name}, which is trained"
+            raise InputError(f"{key} cannot be set for {what}: expected settings of {', '.join(drawn)}")
+    if made:
+        preset = load_preset(name).replace(changes)
         return preset.model, preset.model.sampler
     model = models.load(name)
-    return model.config, models.sampler(model, overrides)
+    return model.config, models.sampler(model, {key.rpartition(".")[2]: value for key, value in changes.items()})
 
 
 def _heads(text: str) -> list[int]:

@@ -13,6 +13,7 @@ from emrdm.cli import at_work, views
 from emrdm.cli.at_work import title
 from emrdm.cli.outputs import check_new
 from emrdm.errors import InputError, printable
+from emrdm.files import make_folder
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -81,6 +82,7 @@ _EXAMPLES = {
     "process": """\
   emrdm plot process -o process.png                  the model of the package
   emrdm plot process sen2-mtc-new sampler.steps=10 -o process.pdf
+  emrdm plot process sen2-mtc-new process.alpha=0 -o vanilla.png
 """,
     "curves": """\
   emrdm plot curves runs/rice -o curves.png
@@ -134,7 +136,8 @@ def configure(parser: argparse.ArgumentParser) -> list[argparse.ArgumentParser]:
         "words",
         nargs="*",
         metavar="MODEL",
-        help="weights, folder of a run, or preset (default: the package's), and settings of the sampler",
+        help="weights, folder of a run, or preset (default: the package's), and settings: of the sampler, of a preset "
+        "also process, preconditioning and training_noise",
     )
     five = kind("curves", "training: loss, learning rate, scores, of some runs")
     five.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="folders of runs, or their log.jsonl")
@@ -164,8 +167,9 @@ def run(arguments: argparse.Namespace) -> None:
     """Draw and write."""
     from emrdm.plots.figure import FORMATS, matplotlib, save
 
-    check_new(arguments.output, FORMATS, overwrite=arguments.overwrite)
+    check_new(arguments.output, FORMATS, overwrite=arguments.overwrite, makes_folder=True)
     matplotlib()  # before any work
+    make_folder(arguments.output.parent, "the figure")
     figure = _KINDS[arguments.kind](arguments)
     if figure is not None:
         save(figure, arguments.output)

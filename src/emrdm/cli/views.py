@@ -94,9 +94,11 @@ def add(parser: argparse.ArgumentParser, *, side: int, truth: bool = True) -> No
     parser.set_defaults(side=side)
 
 
-def open_view(arguments: argparse.Namespace) -> View:
-    """Load the model and read the part of the images."""
+def open_view(arguments: argparse.Namespace, *, method: str | None = None) -> View:
+    """Load the model and read the part of the images; settings may be those of a ``method`` that is not the model's."""
     images, overrides = models.sampler_words(arguments.words)
+    if overrides and method is not None:
+        overrides.setdefault("method", method)
     if not images:
         raise InputError("no image was given: expected one or more")
     asked = read_window(arguments.window)
