@@ -1,4 +1,4 @@
-"""``emrdm info``: what a preset or a weights file is and costs."""
+"""``emrdm info``: what a preset or a weights file is and costs, or what an image is."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from emrdm import embedded
-from emrdm.errors import ConfigError, printable
+from emrdm.cli import image_info
+from emrdm.errors import ConfigError, InputError, printable
 
 if TYPE_CHECKING:
     from emrdm.card import Results
@@ -19,10 +20,11 @@ if TYPE_CHECKING:
     from emrdm.presets import Preset
     from emrdm.weights import Header
 
-HELP = "tell what a preset or a weights file is and costs"
+HELP = "tell what a preset, a weights file or an image is"
 DESCRIPTION = """\
 Describe a preset or a weights file: parameters, operations, memory, bands,
-sampler, scores, and where the weights come from."""
+sampler, scores, and where the weights come from. Or an image: bands, numbers,
+where it lies, and how the default model would read it."""
 EXAMPLES = """\
 examples:
   emrdm info                        list the presets
@@ -30,6 +32,7 @@ examples:
   emrdm info sen12ms-cr             a preset by name
   emrdm info my-preset.toml         a preset of your own
   emrdm info weights.safetensors    a weights file
+  emrdm info image.tif              an image, and whether the default model fits
   emrdm info --device               this machine, and how models run on it
 """
 
@@ -40,7 +43,8 @@ def configure(parser: argparse.ArgumentParser) -> list[argparse.ArgumentParser]:
         "model",
         nargs="?",
         metavar="MODEL",
-        help="default, name of a preset, a .toml or .yaml preset, or a .safetensors weights file",
+        help="default, name of a preset, a .toml or .yaml preset, a .safetensors weights file, folder of a run, or an "
+        "image",
     )
     parser.add_argument(
         "--size", type=int, default=256, metavar="PIXELS", help="side of the image to count for (default: %(default)s)"
@@ -64,6 +68,11 @@ def run(arguments: argparse.Namespace) -> None:
         return
     if not arguments.model:
         raise ConfigError("MODEL is empty: expected a preset or a file")
+    if image_info.is_image(arguments.model):
+        facts = image_info.describe(arguments.model)
+        words = _lines(arguments.model, image_info.rows(facts))
+        print(json.dumps(facts, indent=2) if arguments.json else words)
+        return
     found = _describe(arguments.model, arguments.size)
     print(json.dumps(found.facts(), indent=2) if arguments.json else _render(found))
 
@@ -138,12 +147,16 @@ def _describe(model: str, size: int) -> _Described:
     from emrdm.presets.reading import is_preset_file
     from emrdm.weights import read_header, stored_dtype
 
+    if image_info.is_image(model):
+        raise InputError(f"{model} is an image: expected a model")
     path = None
     if model == embedded.DEFAULT:
         path = embedded.default_weights()
     elif model not in preset_names():
         if (inside := Path(model) / "model.safetensors").is_file():  # the folder of a run
             model, path = str(inside), inside
+        elif Path(model).is_dir():
+            raise InputError(f"{model} is a folder without {inside.name}: expected that of a finished run, or a file")
         elif ("." in model or "/" in model) and not is_preset_file(model):
             path = Path(model)
     if path is not None:
@@ -156,8 +169,12 @@ def _describe(model: str, size: int) -> _Described:
 
 def _render(found: _Described) -> str:
     rows = [*_network_rows(found), *_method_rows(found.config), *_weight_rows(found)]
+    return _lines(f"{found.model}: {found.title}" if found.title else found.model, rows)
+
+
+def _lines(head: str, rows: list[tuple[str, str]]) -> str:
     width = max(len(name) for name, _ in rows)
-    lines = [printable(f"{found.model}: {found.title}" if found.title else found.model), ""]
+    lines = [printable(head), ""]
     for name, text in rows:  # texts of a card come from strangers
         start = f"{name:{width}}  "
         lines += textwrap.wrap(printable(text), _width(), initial_indent=start, subsequent_indent=" " * len(start))
