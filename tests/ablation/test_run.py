@@ -294,6 +294,8 @@ def test_a_study_of_ones_own_has_a_model_a_case_and_a_heat_map(root, tmp_path, t
     again = from_json(as_json(findings))
     assert (again.axes, again.source) == (("model.training_noise.p_mean", "train.steps"), "")
     draw(again, tmp_path / "again.png")
+    assert as_csv(study(mine, tmp_path, root, changes={"watch.log_every": 1})) == as_csv(findings)
+    assert len(trained) == 4  # a finished study is not repeated
     other = Study(grid={"training_noise.p_mean": [-1.0, 1.0], "train.steps": [1, 3]})
     with pytest.raises(ConfigError, match="holds another study"):
         study(other, tmp_path, root)

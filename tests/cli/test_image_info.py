@@ -67,7 +67,7 @@ def test_a_picture_fits_the_default_model(suffix, tmp_path, capsys):
     assert "the default model sees red from band 1, green from band 2, blue from band 3" in text
     assert "its bands have no names and are taken for red, green, blue" in text
     facts = json.loads(output(capsys, tmp_path / f"a{suffix}", "--json"))
-    assert facts["default_model"]["bands"] == {"red": 0, "green": 1, "blue": 2}
+    assert facts["default_model"]["bands"] == {"red": "band 1", "green": "band 2", "blue": "band 3"}
     assert facts["crs"] is facts["pixel_size"] is facts["date"] is facts["nodata"] is None
 
 

@@ -65,7 +65,7 @@ def rows(facts: dict[str, Any]) -> list[tuple[str, str]]:
     ]
     if not model["fits"]:
         return [*found, ("default", f"the default model cannot take it: {model['reason']}")]
-    seen = ", ".join(f"{band} from {names[place]}" for band, place in model["bands"].items())
+    seen = ", ".join(f"{band} from {own}" for band, own in model["bands"].items())
     return [*found, ("default", f"the default model sees {seen}"), *(("", note) for note in model["notes"])]
 
 
@@ -128,5 +128,6 @@ def _understood(source: Source) -> dict[str, Any]:
         inputs = Inputs(open_scene(source), config)
     except EmrdmError as error:
         return {"fits": False, "reason": str(error), "bands": {}, "notes": []}
-    bands = {config.bands[i].name: place for i, place in zip(inputs.kept, inputs.places, strict=True)}
+    names = [name or f"band {i + 1}" for i, name in enumerate(source.names)]
+    bands = {config.bands[i].name: names[place] for i, place in zip(inputs.kept, inputs.places, strict=True)}
     return {"fits": True, "reason": None, "bands": bands, "notes": inputs.notes}
