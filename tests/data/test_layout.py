@@ -6,11 +6,21 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from tests.data import trees
 
-from emrdm.data.layout import Item, choose, images_by_name, natural, read_like, read_lists, read_names, share
+from emrdm.data.layout import (
+    VALIDATION,
+    Item,
+    choose,
+    images_by_name,
+    natural,
+    read_like,
+    read_lists,
+    read_names,
+    share,
+)
 from emrdm.errors import DataError, InputError
 
 NAMES = st.sets(st.text("ab01/.\udcff", min_size=1, max_size=6), min_size=1, max_size=30)
@@ -50,9 +60,24 @@ def test_the_validation_samples_of_a_few_names_are_these_for_ever():
 
 @given(NAMES, NAMES, st.sampled_from([(), ("train",)]))
 def test_validation_does_not_depend_on_what_else_is_in_the_folder(names, others, splits):
+    assume(any(share(name) < VALIDATION for name in names))  # where the hash takes none, the lowest of all is taken
     alone, among = items(names, splits), items(names | others, splits)
     for split in ("train", "val"):
         assert chosen(among, split) & names == chosen(alone, split)
+
+
+@given(st.sets(st.text(min_size=1), min_size=2, max_size=8))
+def test_two_images_are_enough_to_train_and_to_validate(names):
+    below = {name for name in names if share(name) < VALIDATION}
+    lowest = {min(names, key=share)}
+    assert chosen(items(names), "val") == (below or lowest)
+    assert chosen(items(names), "train") == names - (below or lowest)
+
+
+def test_a_lone_image_or_group_is_trained_on():
+    assert [chosen(items("b"), split) for split in ("train", "val")] == [{"b"}, set()]
+    patches = [Item(f"b_{i}", (), splits=("train",), group="b") for i in range(3)]
+    assert [len(choose(patches, split)) for split in ("train", "val")] == [3, 0]
 
 
 @given(train=NAMES, test=NAMES, carve=st.floats(0.01, 0.99))

@@ -9,7 +9,7 @@ from tests.training.little import landscapes, recipe
 from emrdm import EMRDM
 from emrdm.errors import ConfigError
 from emrdm.training import Machine, train
-from emrdm.training.sources import open_training, with_ranges_of
+from emrdm.training.sources import open_training, open_validation, with_ranges_of
 
 
 def reflectances(folder, count=10):
@@ -47,3 +47,11 @@ def test_two_ranges_for_one_band_are_refused(tmp_path):
     found = open_training(preset.data, preset.model, preset.train, lambda: None)
     with pytest.raises(ConfigError, match="red is 0 to 20000 in one data set and 5000 to 20000 in another"):
         with_ranges_of(found, preset)
+
+
+def test_a_lone_image_is_not_validated_and_the_reason_is_said(tmp_path, caplog):
+    two, one = (recipe(landscapes(tmp_path / f"{count}", count)) for count in (2, 1))
+    assert [len(dataset) for dataset in open_validation(two.data, two.model, lambda: None)] == [1]
+    assert not caplog.messages
+    assert open_validation(one.data, one.model, lambda: None) == []
+    assert caplog.messages == [f"synthetic is not validated: {tmp_path / '1'} has one image, which is trained on"]

@@ -231,7 +231,8 @@ def choose(items: Sequence[Item], split: str, *, carve: float = VALIDATION) -> t
     """The items of a split.
 
     Where no item is listed as "val", the share ``carve`` of the training items is taken, by a hash of their groups:
-    the same ones on every machine and whatever else is in the folder, never one of the test items.
+    the same ones on every machine and whatever else is in the folder, never one of the test items. A small folder in
+    which the hash takes none gives the group with the lowest one, unless that is all there is.
     """
     if split not in SPLITS:
         raise InputError(f"split is {split!r}{nearest(split, SPLITS)}")
@@ -241,7 +242,11 @@ def choose(items: Sequence[Item], split: str, *, carve: float = VALIDATION) -> t
         return tuple(item for item in items if split in item.splits)
     listed = any(item.splits for item in items)
     training = [item for item in items if ("train" in item.splits and "test" not in item.splits) or not listed]
-    return tuple(item for item in training if (share(item.group or item.name) < carve) == (split == "val"))
+    shares = {group: share(group) for group in (item.group or item.name for item in training)}
+    held_out = {group for group, value in shares.items() if value < carve}
+    if not held_out and len(shares) > 1:
+        held_out = {min(shares, key=lambda group: shares[group])}
+    return tuple(item for item in training if ((item.group or item.name) in held_out) == (split == "val"))
 
 
 def key_of(name: str) -> int:

@@ -43,7 +43,9 @@ def open_validation(
         try:
             found.append(open_source(source, config, "val", cache=make_cache()))
         except InputError:  # the training split was opened before: it is this one that is empty
-            _LOG.warning("%s is not validated: %s has no images for it", source.dataset, printable(source.root))
+            own = find_layout(source.dataset).own_validation
+            why = "has none of the images on its list" if own else "has one image, which is trained on"
+            _LOG.warning("%s is not validated: %s %s", source.dataset, printable(source.root), why)
     return found
 
 
