@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from emrdm.cli import dataset_options, models
+from emrdm.cli import dataset_options, models, seen
 from emrdm.cli.progress import Progress
 from emrdm.errors import InputError, printable
 
@@ -74,10 +75,9 @@ def run(arguments: argparse.Namespace) -> None:
     dataset = dataset_options.open_dataset(arguments)
     protocols = find_protocols(arguments.protocol or dataset.layout.protocols)
     device = models.device(arguments.device)
-    predictors, facts = _predictors(arguments, dataset, model_name, overrides, device)
-    indices = None
-    if arguments.limit is not None and arguments.limit < len(dataset):
-        indices = [i * len(dataset) // arguments.limit for i in range(arguments.limit)]
+    count = min(len(dataset), arguments.limit or len(dataset))
+    indices = [i * len(dataset) // count for i in range(count)]
+    predictors, facts = _predictors(arguments, dataset, indices, model_name, overrides, device)
     found = evaluate(
         dataset,
         predictors,
@@ -133,7 +133,12 @@ def _check(arguments: argparse.Namespace, model: str | None, overrides: dict[str
 
 
 def _predictors(
-    arguments: argparse.Namespace, dataset: Dataset, model: str | None, overrides: dict[str, Any], device: str
+    arguments: argparse.Namespace,
+    dataset: Dataset,
+    indices: Sequence[int],
+    model: str | None,
+    overrides: dict[str, Any],
+    device: str,
 ) -> tuple[list[Predictor], dict[str, str]]:
     """What is scored, and what a report says about how."""
     from emrdm.evaluation import BASELINES, BaselinePredictor, FolderPredictor, ModelPredictor
@@ -143,17 +148,18 @@ def _predictors(
     if model is not None:
         loaded = models.load(model)
         digest, sampler = loaded.digest(), models.sampler(loaded, overrides)
-        predictors.append(
-            ModelPredictor(
-                loaded.to(device),
-                dataset,
-                name=Path(model).name,
-                digest=digest,
-                sampler=sampler,
-                seed=arguments.seed,
-                exact=arguments.exact,
-            )
+        predictor = ModelPredictor(
+            loaded.to(device),
+            dataset,
+            name=Path(model).name,
+            digest=digest,
+            sampler=sampler,
+            seed=arguments.seed,
+            exact=arguments.exact,
         )
+        known = seen.note(model, loaded.card, dataset, [dataset.items[i].name for i in indices])
+        predictor.notes += (known,) if known else ()
+        predictors.append(predictor)
         facts |= {
             "model": f"{Path(model).name}: {loaded.card.title or 'untitled'}",
             "weights": f"{loaded.card.source}, digest {digest}",

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from emrdm.model import EMRDM
 
 _OF_THE_SAMPLER = "sampler."
+_WEIGHTS, _RECIPE = "model.safetensors", "recipe.json"  # in the folder of a run
 
 
 def sampler_words(words: Sequence[str]) -> tuple[list[str], dict[str, Any]]:
@@ -57,12 +58,23 @@ def load(name: str) -> EMRDM:
     if name in preset_names() or is_preset_file(name):
         log.warning("%s is a preset: its weights are random, and so are its results", name)
         return EMRDM.from_preset(name)
-    if (inside := Path(name) / "model.safetensors").is_file():  # the folder of a run
+    if (inside := Path(name) / _WEIGHTS).is_file():  # the folder of a run
         return EMRDM.load(inside)
     if not Path(name).exists() and not Path(name).suffix:
         known = nearest(name, [embedded.DEFAULT, *preset_names()])
         raise InputError(f"MODEL {name!r} is neither a file nor a preset{known}")
     return EMRDM.load(name)
+
+
+def run_of(name: str) -> Path | None:
+    """The folder of the run that a model is from, as far as its path tells: the folder itself, or weights in one."""
+    from emrdm.presets import preset_names
+
+    if name in (embedded.DEFAULT, *preset_names()):
+        return None
+    path = Path(name)
+    folder = path.parent if path.name == _WEIGHTS else path
+    return folder if (folder / _RECIPE).is_file() else None
 
 
 def sampler(model: EMRDM, overrides: dict[str, Any]) -> SamplerConfig:

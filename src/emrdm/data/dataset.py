@@ -49,7 +49,8 @@ class Dataset(torch.utils.data.Dataset[Sample]):
     """The samples of one split.
 
     Indexing gives a :class:`Sample`; a :class:`Draw` gives it augmented. A file that cannot be read raises a
-    :class:`~emrdm.errors.DataError` that names it; :meth:`fetch` returns a :class:`Failure` instead.
+    :class:`~emrdm.errors.DataError` that names it; :meth:`fetch` returns a :class:`Failure` instead. ``parts`` has the
+    names in "train", "val" and "test", whichever of them was opened.
     """
 
     def __init__(
@@ -96,7 +97,12 @@ class Dataset(torch.utils.data.Dataset[Sample]):
         if split is None:
             split = "test" if any("test" in item.splits for item in listing.items) else "all"
         self.split = split
-        self.items = choose(listing.items, split, carve=0 if layout.own_validation else validation)
+        carve = 0 if layout.own_validation else validation
+        self.items = choose(listing.items, split, carve=carve)
+        self.parts = {
+            part: tuple(item.name for item in choose(listing.items, part, carve=carve))
+            for part in ("train", "val", "test")
+        }
         if not self.items:
             raise InputError(_nothing(self.layout, root, split, listing.items))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -87,12 +87,17 @@ def contents(datasets: Sequence[Dataset]) -> dict[str, Any]:
             "dataset": dataset.layout.name,
             "rule": dataset.rule,
             "images": len(dataset),
-            "names": hashlib.sha256(os.fsencode("\n".join(dataset.names))).hexdigest()[:16],
+            "names": digest_of(dataset.names),
             "bands": [[band.name, band.low, band.high] for band in dataset.bands],
             **({"clouds": dump(dataset.layout.style)} if isinstance(dataset.layout, Synthetic) else {}),
         }
         for place, dataset in enumerate(datasets)
     }
+
+
+def digest_of(names: Iterable[str]) -> str:
+    """What tells these images, in this order, from others."""
+    return hashlib.sha256(os.fsencode("\n".join(names))).hexdigest()[:16]
 
 
 def summary(datasets: Sequence[Dataset]) -> str:
