@@ -2,13 +2,14 @@
 
 import json
 import re
+import shutil
 from pathlib import Path
 
 import pytest
 from tests.training.little import SMALL, landscapes
 
-from emrdm import EMRDM, embedded
-from emrdm.cli import main
+from emrdm import EMRDM, InputError, embedded
+from emrdm.cli import main, models
 from emrdm.cli.train import weights_of
 
 SETTINGS = [f"{key}={json.dumps(value)}" for key, value in SMALL.items()]
@@ -129,3 +130,21 @@ def test_the_model_inside_can_be_started_from(clear, capsys, tmp_path, monkeypat
 
 def test_a_folder_that_is_no_run_is_refused(clear, capsys, tmp_path):
     assert "holds no run: expected a preset" in refusal([tmp_path], capsys)
+
+
+def test_a_run_without_weights_says_so_and_its_checkpoint_can_be_converted(run, tmp_path, capsys):
+    copy = shutil.copytree(run, tmp_path / "copy")
+    (copy / "model.safetensors").unlink()
+    without = f"{copy} is a run without weights: expected model.safetensors"
+    data = ["--data", f"synthetic={tmp_path}", "-o", tmp_path / "new"]
+    assert refusal(["tiny", *data, "--from", copy], capsys).startswith(without)
+    with pytest.raises(InputError, match="is a run without weights"):
+        models.load(str(copy))
+    checkpoint = copy / "checkpoints" / "step-00000006.safetensors"
+    with pytest.raises(InputError, match="is a checkpoint: turn it into weights first with emrdm convert"):
+        models.load(str(checkpoint))
+    assert main(["convert", str(checkpoint), "-o", str(copy / "model.safetensors"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["parameters"] > 0
+    assert "averaged weights at step 6 of 6" in EMRDM.load(copy / "model.safetensors").card.source
+    assert main(["convert", str(checkpoint), "-o", str(tmp_path / "live.safetensors"), "--live", "-q"]) == 0
+    assert "live weights at step 6" in EMRDM.load(tmp_path / "live.safetensors").card.source

@@ -1,13 +1,17 @@
 """The model card: what people ask before they trust weights."""
 
 import json
+import shutil
 
 import pytest
+import torch
 from tests.training.little import landscapes, recipe
 
+from emrdm import EMRDM
 from emrdm.data import open_dataset
-from emrdm.errors import MissingDependencyError
-from emrdm.training import Place, RunFolder, export
+from emrdm.errors import InputError, MissingDependencyError, WeightsError
+from emrdm.training import Machine, Place, RunFolder, checkpoint, export, train
+from emrdm.training.sources import sizes, summary
 
 SCORES = {"synthetic": {"protocol": "standard", "images": 4, "psnr": 21.5, "ssim": 0.8, "mae": 0.05, "lpips": 0.2}}
 
@@ -28,14 +32,14 @@ def place(steps=(100, 200, 300), best=200):
 
 def test_the_card_in_the_weights_names_scores_data_and_recipe(run):
     _, preset, data = run
-    card = export.model_card(preset, place(), data, 8)
+    card = export.model_card(preset, place(), summary(sizes(data)), 8)
     assert "step 300 of 6" in card.source
     assert "synthetic (" in card.training
     assert card.results[0].dataset == "synthetic, validation"
     assert card.results[0].scores == {"psnr": 21.5, "ssim": 0.8, "mae": 0.05, "lpips": 0.2}
     later = place()
     later.step = 350  # between validations
-    assert export.model_card(preset, later, data, 8).results == ()
+    assert export.model_card(preset, later, summary(sizes(data)), 8).results == ()
 
 
 def test_the_page_marks_the_step_whose_weights_are_exported(run):
@@ -83,7 +87,7 @@ def test_a_run_without_validation_has_a_card(run):
     folder, preset, data = run
     export.write_card(folder, preset, Place(step=5), data, 8)
     assert "there were no validation images" in folder.card.read_text()
-    assert export.model_card(preset, Place(step=5), data, 8).results == ()
+    assert export.model_card(preset, Place(step=5), summary(sizes(data)), 8).results == ()
 
 
 def test_without_matplotlib_the_card_has_no_curves(run, monkeypatch, caplog):
@@ -115,3 +119,26 @@ def test_the_page_says_whether_the_run_was_compiled(run, asked, rows, expected):
     folder.log.write_text("".join(json.dumps(row) + "\n" for row in starts))
     export.write_card(folder, preset.replace({"train.compile": asked}), Place(step=6), data, 8)
     assert f"| precision | {expected}" in folder.card.read_text()
+
+
+def test_a_checkpoint_is_a_model_where_its_run_says_which(run, tmp_path):
+    _, preset, _ = run
+    folder = tmp_path / "trained"
+    train(preset.replace({"train.select": "last"}), folder, machine=Machine(device="cpu"))
+    path = folder / "checkpoints" / "step-00000006.safetensors"
+    whole, found = EMRDM.load(folder / "model.safetensors"), export.of_checkpoint(path)
+    assert found.card == whole.card
+    assert found.digest() == whole.digest()
+    tensors, _ = checkpoint.load(path)
+    live = export.of_checkpoint(path, live=True)
+    assert live.card.source.endswith("live weights at step 6 of 6")
+    assert live.card.results == ()
+    assert all(torch.equal(x, tensors[f"model.{name}"]) for name, x in live.network.state_dict().items())
+    moved = shutil.copy(path, tmp_path / "moved.safetensors")
+    with pytest.raises(InputError, match="is a checkpoint without its run: expected it in RUN/checkpoints"):
+        export.of_checkpoint(moved)
+    facts = json.loads((folder / "recipe.json").read_text())
+    facts["recipe"]["model"]["network"]["mapping_width"] = 32
+    (folder / "recipe.json").write_text(json.dumps(facts))
+    with pytest.raises(WeightsError, match="step-00000006"):
+        export.of_checkpoint(path)

@@ -96,6 +96,29 @@ def test_a_run_that_was_stopped_goes_on_bit_for_bit(pictures, reference, tmp_pat
         assert torch.equal(tensor, theirs.network.state_dict()[name])
 
 
+def test_a_run_that_is_stopped_before_it_validates_leaves_the_weights_it_has(pictures, tmp_path, monkeypatch):
+    """Until a validation chooses others, also where there are no images for one."""
+    folder = tmp_path / "run"
+    for root, steps in ((pictures, 6), (landscapes(tmp_path / "one", 1), 2)):
+        plan = recipe(root, {"watch.validate_every": 100, "train.steps": steps, "train.batch_size": 1})
+        stop_at(monkeypatch, 1)
+        assert train(plan, folder, machine=CPU).reason == "time"
+        monkeypatch.undo()
+        model = EMRDM.load(folder / "model.safetensors")
+        assert model.card.source.endswith(f"averaged weights at step 1 of {steps}")
+        averaged = {name: newest(folder)[0][f"average.{name}"] for name, _ in model.network.named_parameters()}
+        assert all(torch.equal(averaged[name], x) for name, x in model.network.named_parameters())
+        assert train(plan, folder, machine=CPU).reason == "finished"
+        assert f"step {steps} of {steps}" in EMRDM.load(folder / "model.safetensors").card.source
+        shutil.rmtree(folder)
+
+
+def test_weights_that_a_validation_chose_stay_when_the_run_is_stopped(pictures, tmp_path, monkeypatch):
+    stop_at(monkeypatch, 5)
+    assert train(recipe(pictures), tmp_path, machine=CPU).place.exported == 3
+    assert "step 3 of 6" in EMRDM.load(tmp_path / "model.safetensors").card.source
+
+
 def stop_at(monkeypatch, step):
     """The clock says that time is up when the run has done so many steps."""
     from emrdm.training import stopping
@@ -314,7 +337,7 @@ def test_a_tiny_model_gains_eight_decibels_within_two_minutes(tmp_path):
     """Eight pairs, learnt by heart: the loop, the objective, the average and the sampler must all be right for it."""
     import time
 
-    root = landscapes(tmp_path / "clear", 8, 32)
+    root = landscapes(tmp_path / "clear", 9, 32)  # one is set aside for validation
     began = time.monotonic()
     preset = load_preset("tiny").replace(
         {

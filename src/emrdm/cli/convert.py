@@ -6,28 +6,38 @@ import argparse
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from emrdm.cli.outputs import check_new
 from emrdm.errors import InputError
 
+if TYPE_CHECKING:
+    from emrdm.model import EMRDM
+
 HELP = "turn a published .ckpt into a weights file, or back"
 DESCRIPTION = (
     "Turn a checkpoint of the published implementation into a self-describing\n"
-    "weights file, or a weights file back. The checkpoint is read as plain tensors;\n"
-    "nothing in it is run."
+    "weights file, or a weights file back; a checkpoint of a run of emrdm train into\n"
+    "a weights file. Checkpoints are read as plain tensors; nothing in them is run."
 )
 EXAMPLES = """\
 examples:
   emrdm convert their.ckpt --preset cuhk-cr1 -o cuhk.safetensors
   emrdm convert their.ckpt --preset cuhk-cr1 -o cuhk.safetensors --dtype float16
   emrdm convert cuhk.safetensors -o back.ckpt
+  emrdm convert runs/x/checkpoints/step-00001000.safetensors -o x.safetensors
 """
 _WEIGHTS, _CHECKPOINTS = (".safetensors",), (".ckpt", ".pt", ".pth")
 
 
 def configure(parser: argparse.ArgumentParser) -> list[argparse.ArgumentParser]:
     """Declare the arguments."""
-    parser.add_argument("input", type=Path, metavar="INPUT", help="a published .ckpt, or a .safetensors weights file")
+    parser.add_argument(
+        "input",
+        type=Path,
+        metavar="INPUT",
+        help="a published .ckpt, a run's checkpoint, or a .safetensors weights file",
+    )
     parser.add_argument(
         "-o",
         "--output",
@@ -62,7 +72,7 @@ def run(arguments: argparse.Namespace) -> None:
     from emrdm.weights import read_header
 
     if source.suffix in _WEIGHTS:
-        model = EMRDM.load(source)
+        model = _of_checkpoint(source, live=arguments.live) if _is_ours(source) else EMRDM.load(source)
         card = model.card
         model.card = replace(card, licence=arguments.licence or card.licence, source=arguments.source or card.source)
     else:
@@ -87,6 +97,19 @@ def run(arguments: argparse.Namespace) -> None:
         print(f"{target}: {tensors} tensors, {parameters:,} parameters, {size / 1e6:.1f} MB")
 
 
+def _is_ours(source: Path) -> bool:
+    """Whether a .safetensors file is the checkpoint of a run."""
+    from emrdm.training.checkpoint import is_checkpoint
+
+    return source.suffix in _WEIGHTS and is_checkpoint(source)
+
+
+def _of_checkpoint(source: Path, *, live: bool) -> EMRDM:
+    from emrdm.training.export import of_checkpoint
+
+    return of_checkpoint(source, live=live)
+
+
 def _check(arguments: argparse.Namespace) -> None:
     """Refuse what cannot work before anything is loaded."""
     source, target = arguments.input, arguments.output
@@ -109,7 +132,7 @@ def _refuse_idle_options(arguments: argparse.Namespace) -> None:
     """An option that would do nothing is a mistake."""
     if arguments.input.suffix in _WEIGHTS:
         for option in ("preset", "live"):
-            if getattr(arguments, option):
+            if getattr(arguments, option) and not (option == "live" and _is_ours(arguments.input)):
                 raise InputError(f"--{option} is for checkpoints: {arguments.input} describes itself")
     if arguments.output.suffix in _CHECKPOINTS:
         for option in ("dtype", "licence", "source"):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from emrdm import embedded
 from emrdm.cli import settings
-from emrdm.errors import InputError
+from emrdm.errors import InputError, WeightsError
 
 if TYPE_CHECKING:
     from emrdm.config import SamplerConfig
@@ -58,12 +58,31 @@ def load(name: str) -> EMRDM:
     if name in preset_names() or is_preset_file(name):
         log.warning("%s is a preset: its weights are random, and so are its results", name)
         return EMRDM.from_preset(name)
-    if (inside := Path(name) / _WEIGHTS).is_file():  # the folder of a run
-        return EMRDM.load(inside)
     if not Path(name).exists() and not Path(name).suffix:
         known = nearest(name, [embedded.DEFAULT, *preset_names()])
         raise InputError(f"MODEL {name!r} is neither a file nor a preset{known}")
-    return EMRDM.load(name)
+    path = weights_file(Path(name))
+    try:
+        return EMRDM.load(path)
+    except WeightsError:
+        from emrdm.training.checkpoint import is_checkpoint
+
+        if is_checkpoint(path):
+            raise InputError(f"{name} is a checkpoint: turn it into weights first with emrdm convert") from None
+        raise
+
+
+def weights_file(path: Path) -> Path:
+    """A weights file, also by the folder of the run that made it."""
+    inside = path / _WEIGHTS
+    if inside.is_file():
+        return inside
+    if (path / _RECIPE).is_file():
+        raise InputError(
+            f"{path} is a run without weights: expected {_WEIGHTS}, which its first validation or a stop writes; "
+            f"go on with emrdm train {path}, or emrdm convert one of its checkpoints"
+        )
+    return path
 
 
 def run_of(name: str) -> Path | None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from emrdm import embedded
-from emrdm.cli import settings
+from emrdm.cli import models, settings
 from emrdm.cli.live import Live
 from emrdm.errors import InputError, InterruptedRunError
 from emrdm.wording import many
@@ -167,8 +167,7 @@ def weights_of(path: Path | None) -> Path | None:
         return None
     if str(path) == embedded.DEFAULT and not path.exists():
         return embedded.default_weights()
-    inside = path / "model.safetensors"
-    return inside if inside.is_file() else path
+    return models.weights_file(path)
 
 
 def read_machine(arguments: argparse.Namespace) -> Machine:

@@ -105,6 +105,17 @@ def save(path: Path, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) ->
         raise EmrdmError(f"{failure}: {reason}; checkpoints before it are as they were") from None
 
 
+def is_checkpoint(path: Path) -> bool:
+    """Whether a file is one, by its header."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="pt") as file:
+            return _KEY in (file.metadata() or {})
+    except (OSError, SafetensorError):
+        return False
+
+
 def load(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Tensors and state of a checkpoint, verified."""
     from safetensors import SafetensorError, safe_open

@@ -12,18 +12,21 @@ from typing import Any
 import torch
 
 import emrdm
+from emrdm import weights
 from emrdm.card import ModelCard, Results
 from emrdm.data import Dataset
 from emrdm.errors import InputError, MissingDependencyError
 from emrdm.files import atomic_path
 from emrdm.metrics import METRICS, PROTOCOLS
 from emrdm.metrics.protocols import show
+from emrdm.model import EMRDM
 from emrdm.plots import training_curves
 from emrdm.presets import Preset
-from emrdm.training.folder import RunFolder
+from emrdm.training import checkpoint
+from emrdm.training.folder import RECIPE, RunFolder
 from emrdm.training.log import read_log
 from emrdm.training.place import Place
-from emrdm.training.sources import summary
+from emrdm.training.sources import sizes, summary
 from emrdm.wording import many
 
 _LOG = logging.getLogger(__name__)
@@ -35,9 +38,18 @@ def scores_in_words(dataset: str, scores: Mapping[str, Any]) -> str:
 
 
 def model_card(
-    recipe: Preset, place: Place, datasets: Sequence[Dataset], samples_a_step: int, *, start: str | None = None
+    recipe: Preset, place: Place, data: str, samples_a_step: int, *, start: str | None = None, live: bool = False
 ) -> ModelCard:
-    """Where the weights of this step come from: travels in their file. ``start`` is the digest of others before."""
+    """Where the weights of this step come from: travels in their file.
+
+    Args:
+        recipe: of the run.
+        place: where it is.
+        data: what it is trained on, in words.
+        samples_a_step: over all processes.
+        start: digest of the weights it started from.
+        live: the weights are those of the step itself, not their average: it is the average that was scored.
+    """
     optimizer, step = recipe.optimizer, place.step
     scored: Mapping[str, Any] = next((row["scores"] for row in reversed(place.validations) if row["step"] == step), {})
     results = tuple(
@@ -47,19 +59,38 @@ def model_card(
             source=f"measured in training on {many(scores['images'], 'validation image')}, step {step:,}",
             scores={key: value for key, value in scores.items() if key in METRICS and math.isfinite(value)},
         )
-        for name, scores in scored.items()
+        for name, scores in ({} if live else scored).items()
     )
+    kind = "live" if live else "averaged"
     return ModelCard(
         title=recipe.title,
-        source=f"trained with emrdm {emrdm.__version__}, averaged weights at step {step:,} of {recipe.train.steps:,}",
+        source=f"trained with emrdm {emrdm.__version__}, {kind} weights at step {step:,} of {recipe.train.steps:,}",
         training=(
-            f"{summary(datasets)}; {samples_a_step} samples a step, "
+            f"{data}; {samples_a_step} samples a step, "
             f"{optimizer.title} lr {optimizer.lr:g} ({optimizer.schedule}), weight decay {optimizer.weight_decay:g}, "
             f"EMA {optimizer.ema_decay:g}, {recipe.train.precision}, "
             f"seed {recipe.train.seed}" + (f"; started from weights {start[:16]}" if start else "")
         ),
         results=results,
     )
+
+
+def of_checkpoint(path: Path, *, live: bool = False) -> EMRDM:
+    """The model of a run's checkpoint, by the recipe in the run's folder: averaged weights, or the live ones."""
+    tensors, state = checkpoint.load(path)
+    folder = RunFolder(path.absolute().parent.parent)
+    if not folder.begun():
+        raise InputError(f"{path} is a checkpoint without its run: expected it in RUN/checkpoints, beside {RECIPE}")
+    recipe, facts, place = folder.recipe(), folder.facts(), Place.of(state)
+    data = summary([(part["dataset"], part["images"]) for part in facts["samples"].values()])
+    card = model_card(recipe, place, data, facts["samples_a_step"], start=facts["start"], live=live)
+    model = EMRDM.fresh(recipe.model, card=card)
+    averaged = set() if live else {name for name, _ in model.network.named_parameters()}  # buffers are not
+    names = {name: f"{'average' if name in averaged else 'model'}.{name}" for name in model.network.state_dict()}
+    shapes = {name: tuple(tensors[stored].shape) for name, stored in names.items() if stored in tensors}
+    weights.check_state(f"{path}", recipe.model, shapes)
+    model.network.load_state_dict({name: tensors[stored] for name, stored in names.items()})
+    return model
 
 
 def write_card(
@@ -158,7 +189,7 @@ def _recipe(
     optimizer, train, cost = recipe.optimizer, recipe.train, recipe.model.cost()
     noise, starts = recipe.model.training_noise, [row for row in rows if row["kind"] == "start"]
     facts = {
-        "data": summary(datasets),
+        "data": summary(sizes(datasets)),
         "network": f"{cost.parameters:,} parameters, {cost.macs / 1e9:.2f} G multiply-accumulates at 256 x 256 pixels",
         "steps": f"{place.step:,} of {samples_a_step} samples",
         "optimiser": f"{optimizer.title}, learning rate {optimizer.lr:g} ({optimizer.schedule}), "

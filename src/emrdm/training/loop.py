@@ -34,7 +34,7 @@ from emrdm.training.machine import Machine, describe, memory, numerics, start
 from emrdm.training.order import Order
 from emrdm.training.place import Outcome, Place
 from emrdm.training.samples import Ahead, Samples, batches
-from emrdm.training.sources import contents, open_training, open_validation, with_ranges_of
+from emrdm.training.sources import contents, open_training, open_validation, sizes, summary, with_ranges_of
 from emrdm.training.step import Stepper
 from emrdm.training.stopping import Stopping
 from emrdm.training.together import anywhere, first_alone, merged
@@ -206,8 +206,8 @@ class _Training:
                     break
         if reason == "finished":
             self._finish()
-        elif self.saved != self.place.marks:
-            self._checkpoint()
+        else:
+            self._stop()
         signal = self.stopping.signal.name if self.stopping.signal else None
         return Outcome(reason, self.place, self.recipe.train.steps, self.folder, self.first, signal)
 
@@ -322,7 +322,8 @@ class _Training:
                 mine.copy_(whole(live))
 
     def _export_weights(self) -> None:
-        card = export.model_card(self.recipe, self.place, self.samples.datasets, self.a_step, start=self.start)
+        data = summary(sizes(self.samples.datasets))
+        card = export.model_card(self.recipe, self.place, data, self.a_step, start=self.start)
         weights.save(self.folder.model, self.shown.config, card, self.shown.network.state_dict())
 
     def _checkpoint(self) -> None:
@@ -346,16 +347,25 @@ class _Training:
             return
         tensors, state = found
         unpack(tensors, self.stepper.network, self.stepper.optimizer, self.stepper.average)
-        self.stepper.average.updates = state.pop("updates")
-        self.place = Place(**{**state, "window": tuple(state["window"])})
+        self.stepper.average.updates = state["updates"]
+        self.place = Place.of(state)
         if self.place.step > self.recipe.train.steps:
             raise InputError(
                 f"{self.folder.path} has done {self.place.step:,} steps: expected train.steps of as many at least"
             )
 
+    def _stop(self) -> None:
+        """A checkpoint; then the weights as they are, as long as no validation has chosen any."""
+        if self.saved != self.place.marks:
+            self._checkpoint()
+        if self.place.best is None:
+            self._show_average()
+            first_alone(self.fabric, self._export_weights)
+
     def _finish(self) -> None:
-        """The last weights, where they are wanted or there are no others; the last checkpoint; the model card."""
-        wanted = self.recipe.train.select == "last" and self.place.exported != self.place.step
+        """The last weights, where they are wanted or no others were chosen; the last checkpoint; the model card."""
+        last = self.recipe.train.select == "last" or self.place.best is None
+        wanted = last and self.place.exported != self.place.step
         if anywhere(wanted or (self.first and not self.folder.model.exists())):
             self._show_average()
             first_alone(self.fabric, self._export_weights)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal, final
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal, Self, final
 
 from emrdm.data import Failure
 from emrdm.errors import DataError, EmrdmError
@@ -41,6 +41,12 @@ class Place:
     quarantine: dict[str, str] = field(default_factory=dict)
     window: tuple[float, int] = (0.0, 0)
     seconds: float = 0.0
+
+    @classmethod
+    def of(cls, state: Mapping[str, Any]) -> Self:
+        """The place that a checkpoint's state tells; what else is in it is left."""
+        kept = {item.name: state[item.name] for item in fields(cls)}
+        return cls(**{**kept, "window": tuple(state["window"])})
 
     @property
     def marks(self) -> tuple[int, int, int | None]:

@@ -100,9 +100,14 @@ def digest_of(names: Iterable[str]) -> str:
     return hashlib.sha256(os.fsencode("\n".join(names))).hexdigest()[:16]
 
 
-def summary(datasets: Sequence[Dataset]) -> str:
+def sizes(datasets: Sequence[Dataset]) -> list[tuple[str, int]]:
+    """Kinds of data sets and their numbers of images."""
+    return [(dataset.layout.name, len(dataset)) for dataset in datasets]
+
+
+def summary(found: Iterable[tuple[str, int]]) -> str:
     """Names and sizes, in words."""
-    return ", ".join(f"{dataset.layout.name} ({many(len(dataset), 'image')})" for dataset in datasets)
+    return ", ".join(f"{name} ({many(images, 'image')})" for name, images in found)
 
 
 def open_source(source: Source, config: ModelConfig, split: str | None, **options: Any) -> Dataset:
