@@ -207,3 +207,11 @@ def test_the_report_is_there_even_if_nobody_reads_the_table(root, tmp_path):
     assert process.stderr.read() == b""
     process.stderr.close()
     assert (tmp_path / "r" / "report.html").is_file()
+
+
+def test_pictures_are_not_scored_as_reflectances(root, capsys):
+    assert main(["evaluate", "rice1", str(root), "--protocol", "sen2-mtc-new"]) == 2
+    assert capsys.readouterr().err == (
+        "emrdm evaluate: protocol sen2-mtc-new is for reflectances from 0 to 10000, and this data is from 0 to 255: "
+        "expected another protocol, such as standard\n"
+    )

@@ -262,3 +262,12 @@ def test_the_cloudy_image_itself_scores_as_known(folder, expected_means, capsys)
     found = json.loads(capsys.readouterr().out)["methods"]["cloudy-image"]["protocols"]["standard"]
     for metric, mean in expected_means.items():
         assert found[metric]["mean"] == pytest.approx(mean, abs=6e-5)
+
+
+def test_a_protocol_that_cuts_reflectances_is_for_reflectances():
+    with pytest.raises(
+        InputError, match="sen2-mtc-new is for reflectances from 0 to 10000, and this data is from 0 to"
+    ):
+        PROTOCOLS["sen2-mtc-new"].check_ends(0, 255)
+    PROTOCOLS["sen2-mtc-new"].check_ends(0, 10000)
+    PROTOCOLS["standard"].check_ends(0, 255)

@@ -80,6 +80,9 @@ def evaluate(
     settings, order = settings or Settings(), list(range(len(dataset)) if indices is None else indices)
     if not predictors or not protocols or not order:
         raise InputError("there is nothing to evaluate: expected an image, a method and a protocol at least")
+    for protocol in protocols:
+        for band in dataset.bands:
+            protocol.check_ends(band.low, band.high)
     identity = _identity(dataset, predictors, protocols, [dataset.items[i].name for i in order])
     with ExitStack() as held:
         if settings.folder is not None:

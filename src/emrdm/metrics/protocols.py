@@ -64,6 +64,7 @@ class Protocol:
         metrics: what it measures, best known first.
         quirks: what a reader must know before comparing numbers, one sentence each.
         prepare: (prediction, target, data) -> where -> values of each metric; images are (B, C, H, W) in [-1, 1].
+        ends: what -1 and 1 must stand for, where the protocol works in the data's own numbers.
     """
 
     name: str
@@ -71,6 +72,15 @@ class Protocol:
     metrics: tuple[str, ...]
     quirks: tuple[str, ...]
     prepare: _Prepare
+    ends: tuple[float, float] | None = None
+
+    def check_ends(self, low: float, high: float) -> None:
+        """Refuse data whose black and white are not the protocol's."""
+        if self.ends is not None and self.ends != (low, high):
+            raise InputError(
+                f"protocol {self.name} is for reflectances from {self.ends[0]:g} to {self.ends[1]:g}, and this data is "
+                f"from {low:g} to {high:g}: expected another protocol, such as standard"
+            )
 
     def __call__(
         self,
@@ -261,6 +271,7 @@ PROTOCOLS: Mapping[str, Protocol] = {
                 "one pixel that is zero in all bands drops the whole image from the mean SAM",
             ),
             _sen2_mtc_new,
+            (0, 10000),
         ),
     )
 }
