@@ -2,7 +2,7 @@
 
 Every key must be known, every value of the right type; what is wrong is said in one line with the full path of the
 key, and an unknown key names the nearest known one. Nothing is converted but what loses nothing: whole numbers where
-real ones are expected, lists to tuples, and single numbers of numpy and torch.
+real ones are expected, lists to tuples, paths to texts, and single numbers of numpy and torch.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import difflib
 import types
 import typing
 from collections.abc import Iterable, Mapping
+from pathlib import PurePath
 from typing import Any, TypeVar
 
 from emrdm.errors import ConfigError
@@ -116,6 +117,8 @@ def _value(hint: Any, value: Any, where: str) -> Any:
         return _value(inner_hint, value, where)
     if hint is float and isinstance(value, int) and not isinstance(value, bool) and abs(value) < 1 << 1000:
         return float(value)
+    if hint is str and isinstance(value, PurePath):
+        return str(value)
     if not isinstance(value, hint) or (isinstance(value, bool) and hint is not bool):
         raise ConfigError(f"{where} is {_describe(value)}: expected {_NAMES.get(hint, hint.__name__)}")
     if isinstance(value, float) and value != value:

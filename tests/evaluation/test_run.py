@@ -241,8 +241,8 @@ def test_a_killed_run_goes_on_and_ends_with_the_same_report(tmp_path):
 
 def test_pictures_and_report_are_written(dataset, tmp_path):
     folder = tmp_path / "report"
-    found = evaluate(dataset, [tiny(dataset), *baselines(dataset)], STANDARD, settings=Settings(folder))
-    files = write_report(found, folder)
+    found = evaluate(dataset, [tiny(dataset), *baselines(dataset)], STANDARD, settings=Settings(str(folder)))
+    files = write_report(found, str(folder))  # texts are paths, too
     assert [path.name for path in files] == ["report.html", "summary.md", "summary.json", "scores.csv"]
     pictures = {path.name for path in (folder / "pictures").iterdir()}
     assert pictures == {

@@ -132,6 +132,17 @@ def stop_at(monkeypatch, step):
     monkeypatch.setattr(stopping.Stopping, "time_is_up", up)
 
 
+def test_paths_may_be_texts_or_paths(pictures, reference, tmp_path):
+    data = [{"dataset": "synthetic", "root": Path(pictures)}]
+    plan = recipe(pictures, {"train.steps": 1, "data": data})
+    assert plan.data[0].root == str(pictures)
+    outcome = train(plan, str(tmp_path / "run"), machine=CPU, start_from=str(reference / "model.safetensors"))
+    assert outcome.folder.model == tmp_path / "run" / "model.safetensors"
+    assert outcome.folder.model.is_file()
+    with pytest.raises(InputError, match="the folder of a run is a int: expected a path"):
+        train(plan, 7, machine=CPU)
+
+
 def test_a_finished_run_is_left_as_it_is(pictures, reference, tmp_path):
     before = (reference / "model.safetensors").read_bytes(), losses(reference)
     assert train(recipe(pictures), reference, machine=CPU).reason == "finished"

@@ -20,6 +20,7 @@ from emrdm.data.cache import Cache
 from emrdm.data.layout import VALIDATION, Decoded, Item, Layout, choose, folder, without_twins
 from emrdm.data.sample import NODATA, Sample
 from emrdm.errors import DataError, InputError, printable
+from emrdm.files import as_path
 from emrdm.images import to_model_units
 from emrdm.metrics import Data
 from emrdm.wording import brief
@@ -56,7 +57,7 @@ class Dataset(torch.utils.data.Dataset[Sample]):
     def __init__(
         self,
         layout: Layout,
-        root: Path,
+        root: str | Path,
         *,
         split: str | None = "all",
         rule: str | None = None,
@@ -83,6 +84,7 @@ class Dataset(torch.utils.data.Dataset[Sample]):
         """
         if frames is not None and frames < 1:
             raise InputError(f"frames is {frames}: expected 1 or more")
+        root = as_path(root, "the root of a data set")
         self.layout = layout.prepared(folder(root, layout.layout_help()))
         self.root, self.rule = root, pick_rule(layout, rule)
         self.cache, self.frames, self.crop = cache, frames, crop

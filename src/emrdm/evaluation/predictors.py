@@ -25,7 +25,7 @@ from emrdm.data.preview import display_limits, visible
 from emrdm.errors import DataError, InputError
 from emrdm.evaluation.baselines import Baseline
 from emrdm.evaluation.results import Method
-from emrdm.files import fingerprint
+from emrdm.files import as_path, fingerprint
 from emrdm.metrics import Data
 from emrdm.model import EMRDM
 from emrdm.noise import fold
@@ -110,7 +110,8 @@ class ModelPredictor(Predictor):
 class FolderPredictor(Predictor):
     """Images from a folder, by the names of the samples or of their target files; in the units of the data set."""
 
-    def __init__(self, folder: Path, dataset: Dataset) -> None:
+    def __init__(self, folder: str | Path, dataset: Dataset) -> None:
+        folder = as_path(folder, "the folder of predictions")
         if not folder.is_dir():
             raise InputError(f"--predictions {folder} is not a folder")
         self.folder, self.dataset, self.data = folder, dataset, dataset.data

@@ -8,11 +8,12 @@ from emrdm.evaluation.page import render_page
 from emrdm.evaluation.results import Evaluation
 from emrdm.evaluation.run import OUTPUTS, PICTURES
 from emrdm.evaluation.tables import as_csv, as_json, as_markdown
-from emrdm.files import atomic_path
+from emrdm.files import as_path, atomic_path
 
 
-def write_report(evaluation: Evaluation, folder: Path) -> list[Path]:
+def write_report(evaluation: Evaluation, folder: str | Path) -> list[Path]:
     """Write ``report.html``, ``summary.md``, ``summary.json`` and ``scores.csv``; each is whole or not there."""
+    folder = as_path(folder, "the folder of a report")
     pictures = folder / PICTURES
     contents = {
         "report.html": render_page(evaluation, pictures=pictures if pictures.is_dir() else None),

@@ -23,7 +23,7 @@ from emrdm.evaluation.journal import JOURNAL, Journal
 from emrdm.evaluation.predictors import Predictor
 from emrdm.evaluation.published import published_figures
 from emrdm.evaluation.results import CLOUDY_IMAGE, Evaluation, picture_name
-from emrdm.files import fingerprint, locked, make_folder, remove_leftovers
+from emrdm.files import as_path, fingerprint, locked, make_folder, remove_leftovers
 from emrdm.metrics import Protocol, Scores
 from emrdm.wording import brief, many
 
@@ -54,6 +54,10 @@ class Settings:
     device: str = "cpu"
     overwrite: bool = False
     pictures: bool = True
+
+    def __post_init__(self) -> None:
+        if self.folder is not None:  # a text will do as well
+            object.__setattr__(self, "folder", as_path(self.folder, "folder"))
 
 
 def evaluate(

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, final
 
 from emrdm.errors import ConfigError, InputError
-from emrdm.files import atomic_path, make_folder
+from emrdm.files import as_path, atomic_path, make_folder
 from emrdm.presets import Preset
 from emrdm.strict import dump, parse
 from emrdm.training.log import LOG, TENSORBOARD
@@ -25,8 +25,8 @@ _FOLDERS = {CHECKPOINTS: "step-*.safetensors", SHEETS: "step-*.png", TENSORBOARD
 class RunFolder:
     """Paths of a run, and the recipe it was begun with."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: str | Path) -> None:
+        self.path = path = as_path(path, "the folder of a run")
         self._made: list[Path] = []
         self.checkpoints, self.sheets = path / CHECKPOINTS, path / SHEETS
         self.model, self.card, self.curves, self.log = path / MODEL, path / CARD, path / CURVES, path / LOG

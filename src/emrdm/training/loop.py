@@ -23,7 +23,7 @@ from torch import Tensor
 from emrdm import weights
 from emrdm.data import Failure
 from emrdm.errors import InputError, printable
-from emrdm.files import locked
+from emrdm.files import as_path, locked
 from emrdm.model import EMRDM
 from emrdm.presets import Preset
 from emrdm.training import export
@@ -46,10 +46,10 @@ _LOG = logging.getLogger(__name__)
 
 def train(
     recipe: Preset,
-    folder: Path,
+    folder: str | Path,
     *,
     machine: Machine | None = None,
-    start_from: Path | None = None,
+    start_from: str | Path | None = None,
     allow_changes: bool = False,
     overwrite: bool = False,
     max_minutes: float | None = None,
@@ -74,19 +74,20 @@ def train(
     machine = machine or Machine()
     if max_minutes is not None and not max_minutes > 0:
         raise InputError(f"--max-minutes is {max_minutes:g}: expected more than 0")
-    fabric = start(machine, recipe.train)
     run = RunFolder(folder)
+    weights_before = None if start_from is None else as_path(start_from, "start_from")
+    fabric = start(machine, recipe.train)
     with ExitStack() as held:
 
         def hold() -> None:
             run.make()
             held.callback(run.unmake_if_empty)
-            held.enter_context(locked(folder, "training"))
+            held.enter_context(locked(run.path, "training"))
 
         first_alone(fabric, hold)
         stopping = held.enter_context(Stopping(max_minutes=max_minutes, started=began))
         held.enter_context(numerics(recipe.train))
-        training = _Training(recipe, run, fabric, machine, stopping, start_from, allow_changes, overwrite, listener)
+        training = _Training(recipe, run, fabric, machine, stopping, weights_before, allow_changes, overwrite, listener)
         if training.log is not None:
             held.callback(training.log.close)  # however the run ends
         return training.run()
