@@ -85,6 +85,8 @@ def test_a_preset_knows_its_own_data_set(tmp_path, capsys):
     ("arguments", "message"),
     [
         (["tinny"], "unknown preset 'tinny'; did you mean 'tiny'?"),
+        (["runs/none"], "runs/none does not exist: expected the folder of a run, a preset, or a recipe's .yaml or"),
+        (["/dev/null"], "/dev/null is a file: expected the folder of a run, a preset, or a recipe's .yaml or"),
         (["tiny"], "there is no data to train on: expected --data NAME=ROOT"),
         (["tiny", "cuhk-cr1"], "found 'tiny cuhk-cr1': expected RECIPE [KEY=VALUE ...]"),
         (["tiny", "--data", "ROOT"], "--data needs the name of a data set for tiny: expected NAME=ROOT"),

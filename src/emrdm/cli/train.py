@@ -153,8 +153,12 @@ def _is_run(name: str) -> bool:
 def read_recipe(name: str, arguments: argparse.Namespace, overrides: dict[str, Any]) -> Preset:
     """The recipe a user means: a preset, a file or a run's, with what the command line changes."""
     from emrdm.presets import load_preset
+    from emrdm.presets.reading import is_preset_file
     from emrdm.training import RunFolder
 
+    if not _is_run(name) and not is_preset_file(name) and ("/" in name or os.sep in name):  # no preset has such a name
+        what = "is a file" if Path(name).exists() else "does not exist"
+        raise InputError(f"{name} {what}: expected the folder of a run, a preset, or a recipe's .yaml or .toml file")
     recipe = RunFolder(Path(name)).recipe() if _is_run(name) else load_preset(name)
     recipe = recipe.replace(settings.full_keys(overrides))
     sources = settings.sources(arguments, name, recipe)
