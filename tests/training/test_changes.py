@@ -10,6 +10,7 @@ from tests.training import runs
 
 from emrdm.cli import main
 from emrdm.training import RunFolder
+from emrdm.training.folder import differences
 
 Usage = namedtuple("Usage", "total used free")
 
@@ -60,7 +61,28 @@ def test_images_may_move(root, reference, half, tmp_path):
 def test_other_images_are_refused(half, tmp_path, told):
     root = runs.pairs(tmp_path / "more", count=11)
     line = told(runs.words(root, half), 2)
-    assert "samples.1.images is 11, was 10" in line
+    assert "another recipe: pairs has 11 images to train on, had 10. Choose" in line
+    for path in root.glob("*/000.png"):
+        path.rename(path.with_name("new.png"))
+    (root / "train.txt").write_text("\n".join(["new", *(f"{i:03}" for i in range(1, 10))]))
+    line = told(runs.words(root, half), 2)
+    assert "another recipe: pairs has 10 images to train on, as before, but others. Choose" in line
+
+
+def test_data_sets_that_come_and_go_are_named():
+    rice, pairs = (
+        {"dataset": name, "images": 5, "names": "x", "bands": [["red", 0, 255]]} for name in ("rice1", "pairs")
+    )
+    one, two, brighter = {"1": rice}, {"1": rice, "2": pairs}, {"1": {**rice, "bands": [["red", 0, 100]]}}
+    line = {
+        "data set 2 is pairs (5 images), was missing": (one, two),
+        "data set 2 is missing, was pairs (5 images)": (two, one),
+        "data set 1 is pairs (5 images), was rice1 (5 images)": (one, {"1": pairs}),
+        'bands of rice1 is [["red", 0, 100]], was [["red", 0, 255]]': (one, brighter),
+        "data set 2, pairs, has 1 image to train on, had 5": (two, {**two, "2": {**pairs, "images": 1}}),
+    }
+    for expected, (old, new) in line.items():
+        assert differences({"samples": old}, {"samples": new}) == [expected]
 
 
 def test_other_clouds_are_refused(root, tmp_path, told):
@@ -95,14 +117,14 @@ def test_a_run_may_be_begun_anew_from_its_own_weights(root, half, capsys):
     assert not capsys.readouterr().err
 
 
-@pytest.mark.parametrize("name", ["README.md", "log.jsonl", "model.safetensors"])
+@pytest.mark.parametrize("name", ["README.md", "log.jsonl", "model.safetensors", "holiday.jpg"])
 @pytest.mark.parametrize("more", [(), ("--overwrite",)])
 def test_files_of_somebody_else_are_never_deleted(name, more, root, tmp_path, told):
     folder = tmp_path / "run"
     folder.mkdir()
     (folder / name).write_text("mine")
     line = told(runs.words(root, folder, *more), 2)
-    assert f"{folder} has a {name} of its own" in line
+    assert f"{folder} has files and no run ({name}): expected an empty or a new folder" in line
     assert runs.content(folder) == {folder / name: b"mine"}
 
 

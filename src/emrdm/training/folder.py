@@ -13,6 +13,7 @@ from emrdm.files import as_path, atomic_path, make_folder
 from emrdm.presets import Preset
 from emrdm.strict import dump, parse
 from emrdm.training.log import LOG, TENSORBOARD
+from emrdm.wording import brief, many
 
 RECIPE = "recipe.json"
 CHECKPOINTS, SHEETS = "checkpoints", "sheets"
@@ -41,6 +42,14 @@ class RunFolder:
         with suppress(OSError):  # there is something in it
             for path in self._made:
                 path.rmdir()
+
+    def refuse_others(self) -> None:
+        """Refuse a folder with files that are no run's; hidden ones are nobody's work."""
+        if self.begun():
+            return
+        names = sorted(path.name for path in self.path.iterdir() if not path.name.startswith("."))
+        if names:
+            raise InputError(f"{self.path} has files and no run ({brief(names, 3)}): expected an empty or a new folder")
 
     def begun(self) -> bool:
         """Whether there is a run in it."""
@@ -72,10 +81,6 @@ class RunFolder:
         A run that is there keeps its facts until :meth:`adopt` is called: the new ones may not work.
         """
         if not self.begun():
-            foreign = [name for name in _FILES if (self.path / name).exists()]
-            foreign += [name for name, pattern in _FOLDERS.items() if self._named(name, pattern)]
-            if foreign:
-                raise InputError(f"{self.path} has a {foreign[0]} of its own: choose another folder")
             self.adopt(facts)
             return []
         changes = differences(self.facts(), facts)
@@ -126,16 +131,45 @@ _FREE = ("recipe.watch", "recipe.paper", "recipe.title", "recipe.train.select", 
 _COUNTED_ELSEWHERE = ("recipe.train.batch_size", "recipe.train.gpus", "recipe.train.accumulate", "recipe.data")
 
 
+_SAID = ("dataset", "images", "names")  # of a data set, in words
+
+
 def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     """What differs, as "key is x, was y"; keys that do not matter for the weights are left out."""
     before, after = _flat(old), _flat(new)
-    found = []
+    found = _in_data(old.get("samples") or {}, new.get("samples") or {})
     for key in dict.fromkeys([*after, *before]):
-        if key.startswith(_FREE + _COUNTED_ELSEWHERE) or before.get(key) == after.get(key):
+        if key.startswith((*_FREE, *_COUNTED_ELSEWHERE, "samples.")) or before.get(key) == after.get(key):
             continue
         name = key.removeprefix("recipe.")
         found.append(f"{name} is {_show(after.get(key))}, was {_show(before.get(key))}")
     return found
+
+
+def _in_data(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    """What differs in the data sets, in words: nobody knows digests of names."""
+    found = []
+    for place in dict.fromkeys([*old, *new]):
+        before, after = old.get(place), new.get(place)
+        if before is None or after is None or before["dataset"] != after["dataset"]:
+            found.append(f"data set {place} is {_size(after)}, was {_size(before)}")
+            continue
+        name = after["dataset"] if len({**old, **new}) == 1 else f"data set {place}, {after['dataset']},"
+        if before["images"] != after["images"]:
+            found.append(f"{name} has {many(after['images'], 'image')} to train on, had {before['images']:,}")
+        elif before["names"] != after["names"]:
+            found.append(f"{name} has {many(after['images'], 'image')} to train on, as before, but others")
+        was, now = ({k: v for k, v in _flat(part).items() if k not in _SAID} for part in (before, after))
+        found += [
+            f"{key} of {name} is {_show(now.get(key))}, was {_show(was.get(key))}"
+            for key in dict.fromkeys([*now, *was])
+            if now.get(key) != was.get(key)
+        ]
+    return found
+
+
+def _size(part: Mapping[str, Any] | None) -> str:
+    return "missing" if part is None else f"{part['dataset']} ({many(part['images'], 'image')})"
 
 
 def _flat(value: Any, prefix: str = "") -> dict[str, Any]:

@@ -83,6 +83,7 @@ def train(
             run.make()
             held.callback(run.unmake_if_empty)
             held.enter_context(locked(run.path, "training"))
+            run.refuse_others()
 
         first_alone(fabric, hold)
         stopping = held.enter_context(Stopping(max_minutes=max_minutes, started=began))
