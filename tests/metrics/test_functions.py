@@ -110,3 +110,14 @@ def test_what_cannot_be_scored_is_one_line():
         ssim(x[..., :8], y[..., :8])
     with pytest.raises(InputError, match=r"expected two equal shapes \(B, C, H, W\)"):
         mae(x[0], y[0])
+
+
+@pytest.mark.parametrize("score", [mae, rmse, psnr, ssim, sam, zero_spectra, lpips])
+def test_arrays_are_refused_in_one_line(score):
+    x, y = pair()
+    with pytest.raises(InputError, match="prediction is a ndarray: expected a tensor, as torch"):
+        score(x.numpy(), y.numpy())
+    with pytest.raises(InputError, match="target is a NoneType: expected a tensor"):
+        score(x, None)
+    with pytest.raises(InputError, match="where is a ndarray: expected a tensor"):
+        score(x, y, where=np.ones((2, 33, 40), bool))

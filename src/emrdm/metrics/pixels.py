@@ -44,7 +44,11 @@ def mean_over(values: Tensor, where: Tensor | None) -> Tensor:
 
 
 def check_pair(prediction: Tensor, target: Tensor, where: Tensor | None) -> None:
-    """Refuse shapes that do not belong together."""
+    """Refuse what is no image, and shapes that do not belong together."""
+    for name, given in (("prediction", prediction), ("target", target), ("where", where)):
+        if not isinstance(given, Tensor) and (given is not None or name != "where"):
+            kind = type(given).__name__
+            raise InputError(f"{name} is a {kind}: expected a tensor, as torch.from_numpy makes of an array")
     if prediction.ndim != 4 or prediction.shape != target.shape:
         raise InputError(
             f"prediction has shape {tuple(prediction.shape)} and target {tuple(target.shape)}: "
