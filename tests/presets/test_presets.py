@@ -157,6 +157,7 @@ def test_channels_have_the_published_order_and_scaling(name, inputs, bands, aux)
         ("train.precision", "fp64"),
         ("train.skip_limit", -1),
         ("optimizer.lr", -1.0),
+        ("optimizer.lr", 0),
         ("optimizer.ema_decay", 7.0),
         ("optimizer.betas", [0.9, 2.0]),
         ("optimizer.betas", [0.9, 1.0]),

@@ -295,9 +295,17 @@ def test_a_changed_recipe_is_refused_with_the_difference(pictures, reference):
         train(recipe(pictures, {"optimizer.lr": 2e-3}), reference, machine=CPU)
 
 
+def test_a_warm_up_that_is_longer_than_the_run_is_said(pictures, tmp_path, caplog):
+    for warmup in (1, 2):
+        train(recipe(pictures, {"optimizer.warmup": warmup, "train.steps": 1}), tmp_path / f"{warmup}", machine=CPU)
+    assert [line for line in caplog.messages if "warmup" in line] == [
+        "optimizer.warmup is 2: in 1 step the learning rate does not get to optimizer.lr"
+    ]
+
+
 def test_weights_to_start_from(pictures, reference, tmp_path):
     train(
-        recipe(pictures, {"optimizer.lr": 0.0, "train.steps": 1}),
+        recipe(pictures, {"optimizer.lr": 1e-12, "train.steps": 1}),
         tmp_path / "run",
         machine=CPU,
         start_from=reference / "model.safetensors",
@@ -312,7 +320,7 @@ def test_weights_to_start_from(pictures, reference, tmp_path):
             machine=CPU,
             start_from=reference / "model.safetensors",
         )
-    finished = train(recipe(pictures, {"optimizer.lr": 0.0, "train.steps": 1}), tmp_path / "run", machine=CPU)
+    finished = train(recipe(pictures, {"optimizer.lr": 1e-12, "train.steps": 1}), tmp_path / "run", machine=CPU)
     assert finished.reason == "finished"  # a run goes on without them
 
 

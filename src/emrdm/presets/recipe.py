@@ -49,6 +49,8 @@ class OptimizerConfig:
     def __post_init__(self) -> None:
         check(self, "optimizer")
         _within(self, "optimizer", {"lr": 1.0, "eps": 1.0, "weight_decay": 1e3, "ema_decay": 1.0, "warmup": 1e9})
+        if not self.lr:
+            raise ConfigError("optimizer.lr is 0: expected more than 0, since nothing is learnt with it")
         for beta in self.betas:
             if not 0 <= beta < 1:
                 raise ConfigError(f"optimizer.betas has {beta:g}: expected 0 or more and less than 1")

@@ -39,7 +39,7 @@ from emrdm.training.step import Stepper
 from emrdm.training.stopping import Stopping
 from emrdm.training.together import anywhere, first_alone, merged
 from emrdm.training.validation import Validation, criterion
-from emrdm.wording import brief
+from emrdm.wording import brief, many
 
 _LOG = logging.getLogger(__name__)
 
@@ -168,6 +168,11 @@ class _Training:
             folder.adopt(facts)
             self.log = Log(folder.path, step=self.place.step, validated=self.place.validated, listener=listener)
             self.start = facts["start"]
+            if recipe.optimizer.warmup > recipe.train.steps:
+                warmup, run = recipe.optimizer.warmup, many(recipe.train.steps, "step")
+                _LOG.warning(
+                    "optimizer.warmup is %d: in %s the learning rate does not get to optimizer.lr", warmup, run
+                )
             self._say_where(machine, changes)
 
         first_alone(fabric, adopt)
