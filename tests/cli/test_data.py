@@ -94,7 +94,7 @@ def test_a_good_folder(run, tmp_path):
     assert code == 0
     assert [line.split() for line in out[1:6]] == [
         ["train", "3"],
-        ["val", "0"],
+        ["val", "1", "of", "train,", "chosen", "by", "a", "hash", "of", "their", "names"],
         ["test", "1"],
         ["all", "4", "expected", "500"],
         ["4", "of", "12", "x", "8", "pixels"],
@@ -134,7 +134,7 @@ def test_findings_for_scripts(run, tmp_path):
     facts = json.loads("\n".join(out))
     assert (code, err) == (0, [])
     assert (facts["dataset"], facts["good"], facts["problems"]) == ("rice1", True, [])
-    assert facts["counts"] == {"train": 3, "val": 0, "test": 1, "all": 4}
+    assert facts["counts"] == {"train": 3, "val": 1, "test": 1, "all": 4}
     assert facts["sizes"] == {"12 x 8": 4}
     trees.DAMAGES["empty"](root / "cloud/1.png")
     code, out, err = run("verify", "rice1", root, "--json", "-q")
@@ -330,7 +330,10 @@ def test_names_with_control_characters_can_be_shown(run, tmp_path):
         (("preview", "rice1", "ROOT", "-o", "OUT.png", "--frames", "0"), "--frames is 0: expected 1 or more"),
         (("preview", "rice1", "ROOT", "-o", "OUT.png", "--frames", "2"), "has 1 frames: expected 2 at least"),
         (("preview", "rice1", "ROOT", "-o", "OUT.png", "--split", "tset"), "found 'tset'; did you mean 'test'?"),
-        (("preview", "rice1", "ROOT", "-o", "OUT.png", "--split", "val"), "no items for split 'val'"),
+        (
+            ("preview", "pairs", "PAIRS", "-o", "OUT.png", "--range", "0:10000", "--split", "test"),
+            "no images for split 'test': the folder has no split; expected --split all for",
+        ),
         (
             ("preview", "rice1", "ROOT", "-o", "OUT.png", "--name", "11"),
             "--name '11' is not in split all; did you mean",

@@ -111,7 +111,7 @@ def test_a_folder_without_validation_regions_has_none_carved_from_training(tmp_p
     training = sorted(split_lists()["train"])[:40]
     root = trees.sen12ms_cr(tmp_path, [(region, 1) for region in (*training, FALL + "139")], empty=True)
     assert groups(root, "train") == set(training)
-    with pytest.raises(InputError, match="no items for split 'val': the folder has test, train"):
+    with pytest.raises(InputError, match="no images for split 'val': the folder has test, train"):
         open_dataset("sen12ms-cr", root, split="val")
 
 

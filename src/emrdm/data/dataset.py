@@ -23,7 +23,7 @@ from emrdm.errors import DataError, InputError, printable
 from emrdm.files import as_path
 from emrdm.images import to_model_units
 from emrdm.metrics import Data
-from emrdm.wording import brief
+from emrdm.wording import many
 
 _LOG = logging.getLogger(__name__)
 OnError = Literal["stop", "skip"]
@@ -242,7 +242,8 @@ def _nothing(layout: Layout, root: Path, split: str, items: Sequence[Item]) -> s
         return f"{root} has no images: expected {layout.layout_help()}"
     listed = sorted({s for item in items for s in item.splits})
     there = f"the folder has {', '.join(listed)}" if listed else "the folder has no split"
-    return f"{root} has no items for split {split!r}: {there}; use another, or all ({brief(i.name for i in items)})"
+    hint = "images to train on" if split == "train" else f"--split all for {many(len(items), 'image')}"
+    return f"{root} has no images for split {split!r}: {there}; expected {hint}"
 
 
 def summary_of_repairs(repaired: dict[str, int]) -> str:
