@@ -53,6 +53,8 @@ def test_a_setting_of_the_sampler_is_told_from_a_file(tmp_path, monkeypatch):
     assert str(caught.value) == "steps=3 is a setting of the sampler: expected sampler.steps=3"
     (tmp_path / "steps=3").touch()
     assert models.sampler_words(["steps=3"]) == (["steps=3"], {})
+    with pytest.raises(InputError, match=r"sampler\.steps is given twice"):
+        models.sampler_words(["a.tif", "sampler.steps=3", "sampler.steps=4"])
 
 
 def test_a_misspelt_default_is_told():

@@ -26,7 +26,9 @@ def sampler_words(words: Sequence[str]) -> tuple[list[str], dict[str, Any]]:
     for word in words:
         key, equals, value = word.partition("=")
         if equals and key.startswith(_OF_THE_SAMPLER):
-            overrides[key.removeprefix(_OF_THE_SAMPLER)] = settings.value(value)
+            if (name := key.removeprefix(_OF_THE_SAMPLER)) in overrides:
+                raise InputError(f"{key} is given twice: expected it once")
+            overrides[name] = settings.value(value)
             continue
         if equals and _is_sampler_setting(key) and not Path(word).exists():
             raise InputError(f"{word} is a setting of the sampler: expected {_OF_THE_SAMPLER}{word}")
