@@ -179,7 +179,7 @@ def test_two_processes_do_what_one_does(pictures, tmp_path, strategy):
     assert run.returncode == 0, run.stderr
     assert_close(tmp_path / "one", tmp_path / "two")
     longer = ["train.steps=8", "--allow-changes"]
-    assert started([*one, *longer]).returncode == 0
+    assert started([*(word for word in one if not word.startswith("train.steps=")), *longer]).returncode == 0
     there = ["emrdm", "train", str(tmp_path / "two"), "train.accumulate=2", "--device", "cpu", "-q", *longer]
     assert started(there).returncode == 0
     assert_close(tmp_path / "one", tmp_path / "two")
