@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from emrdm.rasters.source import Source
 
 _SUFFIXES = (".tif", ".tiff", ".png", ".jpg", ".jpeg", ".webp")  # of rasters.guard, which imports numpy
-_PLACES, _SIDE = 6, 48  # along each side, and pixels of each place: a sample of values, whatever the size
 _CACHE = 256 << 20  # bytes of decoded blocks
 
 
@@ -31,7 +30,7 @@ def describe(name: str) -> dict[str, Any]:
 
     set_cache(_CACHE)
     with open_source(name) as source:
-        grid, found = source.grid, _sample(source)
+        grid, found = source.grid, source.some_values()
         return {
             "image": name,
             "width": grid.width,
@@ -73,26 +72,6 @@ def _range(name: str, band: dict[str, Any]) -> str:
     if band["middle"] is None:
         return f"{name} no data"
     return f"{name} {band['smallest']:g}, {band['middle']:g}, {band['largest']:g}"
-
-
-def _sample(source: Source) -> np.ndarray:
-    """(C, N): values that are there, from places spread evenly over the image."""
-    import numpy as np
-
-    from emrdm.window import Window
-
-    grid, found = source.grid, []
-    for row in _spread(grid.height):
-        for column in _spread(grid.width):
-            window = Window(row, column, min(_SIDE, grid.height), min(_SIDE, grid.width))
-            pixels, valid = source.read(window)
-            found.append(pixels[:, valid])
-    return np.concatenate(found, axis=1)
-
-
-def _spread(length: int) -> list[int]:
-    last = max(0, length - _SIDE)
-    return sorted({last * i // (_PLACES - 1) for i in range(_PLACES)})
 
 
 def _values(row: np.ndarray) -> dict[str, float | None]:

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Literal, NamedTuple, final
 
@@ -50,8 +51,7 @@ class Dataset(torch.utils.data.Dataset[Sample]):
     """The samples of one split.
 
     Indexing gives a :class:`Sample`; a :class:`Draw` gives it augmented. A file that cannot be read raises a
-    :class:`~emrdm.errors.DataError` that names it; :meth:`fetch` returns a :class:`Failure` instead. ``parts`` has the
-    names in "train", "val" and "test", whichever of them was opened.
+    :class:`~emrdm.errors.DataError` that names it; :meth:`fetch` returns a :class:`Failure` instead.
     """
 
     def __init__(
@@ -99,12 +99,8 @@ class Dataset(torch.utils.data.Dataset[Sample]):
         if split is None:
             split = "test" if any("test" in item.splits for item in listing.items) else "all"
         self.split = split
-        carve = 0 if layout.own_validation else validation
-        self.items = choose(listing.items, split, carve=carve)
-        self.parts = {
-            part: tuple(item.name for item in choose(listing.items, part, carve=carve))
-            for part in ("train", "val", "test")
-        }
+        self._carve = 0 if layout.own_validation else validation
+        self.items = choose(listing.items, split, carve=self._carve)
         if not self.items:
             raise InputError(_nothing(self.layout, root, split, listing.items))
 
@@ -115,6 +111,15 @@ class Dataset(torch.utils.data.Dataset[Sample]):
     def names(self) -> list[str]:
         """Names of the samples, in order."""
         return [item.name for item in self.items]
+
+    @cached_property
+    def parts(self) -> dict[str, tuple[str, ...]]:
+        """Names of all that is in the folder, by split; looked for when it is asked, since few want to know."""
+        items = without_twins(self.layout.scan(self.root, self.rule)).items
+        return {
+            part: tuple(item.name for item in choose(items, part, carve=self._carve))
+            for part in ("train", "val", "test")
+        }
 
     @property
     def bands(self) -> tuple[Band, ...]:

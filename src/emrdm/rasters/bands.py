@@ -11,7 +11,6 @@ import numpy as np
 
 from emrdm.errors import DataError, InputError
 from emrdm.rasters.base import Source
-from emrdm.window import Window
 from emrdm.wording import many
 
 SENTINEL2 = ("B1", "B2", "B3", "B4", "B5", "B6", "B7", "B8", "B8A", "B9", "B10", "B11", "B12")
@@ -24,7 +23,6 @@ _POLARISATIONS = {"vv", "vh", "hh", "hv"}
 _RADAR_WORDS = {"db", "linear", "sigma0", "gamma0", "beta0"}
 _OFFSET = -1000.0  # of Sentinel-2 products since baseline 04.00, January 2022, in numbers of the file
 _BASELINE = re.compile(r"(?:^|_)N(\d{4})(?:_|$)")
-_SAMPLE, _PLACES = 64, 4  # pixels along a side of the windows that are looked at, and windows along each side
 _DECIBELS_BELOW = -1.0  # linear backscatter is below zero only by noise that was taken off
 _LARGEST_LINEAR = 100.0
 _FLOOR = 1e-6  # of linear backscatter: -60 dB
@@ -206,7 +204,7 @@ def is_linear(source: Source, asked: str = "auto") -> bool:
         raise InputError(f"radar unit {asked!r}: expected auto, db or linear")
     if asked != "auto":
         return asked == "linear"
-    values = _sample(source)
+    values = source.some_values()
     middle = float(np.median(values)) if values.size else -math.inf
     if middle < _DECIBELS_BELOW:  # by the middle: gaps may be -9999 without a tag
         return False
@@ -230,16 +228,3 @@ def sar_to_db(pixels: np.ndarray, unit: str) -> np.ndarray:
     finite = pixels[np.isfinite(pixels)]
     linear = unit == "linear" or (unit == "auto" and finite.size > 0 and finite.min() >= _DECIBELS_BELOW)
     return to_decibels(pixels) if linear else np.asarray(pixels, np.float32)
-
-
-def _sample(source: Source) -> np.ndarray:
-    """Some valid values of all bands, from places spread evenly over the image."""
-    height, width = min(_SAMPLE, source.grid.height), min(_SAMPLE, source.grid.width)
-    found = []
-    for i in range(_PLACES):
-        for j in range(_PLACES):
-            row = (source.grid.height - height) * i // (_PLACES - 1)
-            column = (source.grid.width - width) * j // (_PLACES - 1)
-            pixels, valid = source.read(Window(row, column, height, width))
-            found.append(pixels[:, valid].ravel())
-    return np.concatenate(found)

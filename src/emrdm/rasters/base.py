@@ -16,6 +16,8 @@ from emrdm.rasters.grid import Grid
 from emrdm.window import Window
 from emrdm.wording import many
 
+_LOOKS, _LOOK = 6, 48  # an image is sampled in so many places along each side, so many pixels wide
+
 
 class Source(ABC):
     """An image that is read in windows.
@@ -65,6 +67,16 @@ class Source(ABC):
         self._check(window, bands)
         return self._read(window, list(range(self.count)) if bands is None else list(bands))
 
+    def some_values(self, bands: Sequence[int] | None = None) -> np.ndarray:
+        """(C, N): values with data of these bands, or of all, from places spread evenly over the image."""
+        found = []
+        for row in _spread(self.grid.height):
+            for column in _spread(self.grid.width):
+                window = Window(row, column, min(_LOOK, self.grid.height), min(_LOOK, self.grid.width))
+                pixels, valid = self.read(window, bands)
+                found.append(pixels[:, valid])
+        return np.concatenate(found, axis=1)
+
     @abstractmethod
     def _read(self, window: Window, bands: list[int]) -> tuple[np.ndarray, np.ndarray]:
         """As :meth:`read`, of a window inside the image."""
@@ -104,3 +116,8 @@ class Source(ABC):
             raise InputError(f"{tuple(window)} of {self.name}: expected a window of its {self.grid.size}")
         if bands is not None and not all(0 <= band < self.count for band in bands):
             raise InputError(f"bands {list(bands)} of {self.name}: expected numbers below {self.count}")
+
+
+def _spread(length: int) -> list[int]:
+    last = max(0, length - _LOOK)
+    return sorted({last * i // (_LOOKS - 1) for i in range(_LOOKS)})

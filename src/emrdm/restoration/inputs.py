@@ -22,7 +22,6 @@ from emrdm.rasters.tiles import common
 from emrdm.window import Window
 from emrdm.wording import many
 
-_LOOKS, _LOOK = 6, 48  # the values of a scene are looked at in so many places along each side, so many pixels wide
 _FARTHEST_ASKED = 39.0  # twenty times as bright as white: clouds are not, other units are
 _FARTHEST = 10.0  # what the network sees at most of bands that are not clipped
 _MOST_CLIPPED = 0.9  # of the values looked at: more is a mistake about units
@@ -281,7 +280,9 @@ class Inputs:
                 raise InputError(f"range is {asked!r}: expected LOW:HIGH or auto")
             found = [p for p in places if p is not None]
             looks = zip(self.scene.frames, self._numbers, strict=True)
-            values = np.concatenate([self._look(frame, found) * a + b for frame, (a, b) in looks])
+            values = np.concatenate(
+                [frame.some_values(found).ravel().astype(np.float32) * a + b for frame, (a, b) in looks]
+            )
             low, high = (float(np.quantile(values, share)) for share in _SHARES) if values.size else (0.0, 1.0)
             high = high if high > low else low + 1
             self.notes.append(f"range: {low:g} to {high:g}, which holds 99 % of the values looked at")
@@ -330,7 +331,7 @@ class Inputs:
         """Refuse numbers that are clearly not in the model's units: the result would be black, or white."""
         for frame, channels in zip(self.scene.frames, self._channels, strict=True):
             found = [c for c in channels if c.index is not None]
-            pixels = self._look(frame, [c.index for c in found if c.index is not None], flat=False)
+            pixels = frame.some_values([c.index for c in found if c.index is not None]).astype(np.float32)
             if not pixels.size:
                 continue
             factors = np.array([[c.scale, c.shift] for c in found], np.float32)
@@ -353,22 +354,6 @@ class Inputs:
                 )
             if clipped > _MOST_CLIPPED:
                 self.notes.append(f"{frame.name}: {100 * clipped:.0f} % of the values lie outside of the range")
-
-    def _look(self, source: Source, places: Sequence[int], *, flat: bool = True) -> np.ndarray:
-        """Some valid values of a source, from places spread evenly over it: all in a row, or a row a band."""
-        grid, found = self.scene.grid, []
-        for row in _spread(grid.height):
-            for column in _spread(grid.width):
-                window = Window(row, column, min(_LOOK, grid.height), min(_LOOK, grid.width))
-                pixels, valid = source.read(window, list(places))
-                found.append(pixels[:, valid].astype(np.float32))
-        values = np.concatenate(found, axis=1)
-        return values.ravel() if flat else values
-
-
-def _spread(length: int) -> list[int]:
-    last = max(0, length - _LOOK)
-    return sorted({last * i // (_LOOKS - 1) for i in range(_LOOKS)})
 
 
 def _fill_gaps(frames: np.ndarray, valid: np.ndarray) -> np.ndarray:
